@@ -5,12 +5,11 @@ use crate::stream::{BoxStream, Pass, Stream};
 use crate::{DataError, Result};
 use candle_core::random::{Draws, with_draws};
 use std::collections::VecDeque;
-use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// The result of the user's functions: `?` accepts errors of candle and all others.
-pub(crate) type Outcome<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+pub(crate) type Outcome<T> = ferrotune_trial::Result<T>;
 
 /// A function of the user.
 pub(crate) type Function<T, U> = Arc<dyn Fn(T) -> Outcome<U> + Send + Sync>;
@@ -33,7 +32,10 @@ impl Calls {
         // Each element has 2³² tensors of its own.
         let draws = Draws { seed: self.seed, drawn: index << 32 };
         match catch_unwind(AssertUnwindSafe(|| with_draws(draws, function))) {
-            Ok(outcome) => outcome.map_err(|source| DataError::Element { verb: self.verb, index, source }),
+            Ok(outcome) => outcome.map_err(|error| {
+                let source = error.into_source();
+                DataError::Element { verb: self.verb, index, source }
+            }),
             Err(payload) => Err(DataError::panic(self.verb, index, &*payload)),
         }
     }

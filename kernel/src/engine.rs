@@ -25,6 +25,7 @@ mod memory;
 mod notebook;
 mod notebook_file;
 mod objective;
+mod origins;
 mod packages;
 mod place;
 mod places;
@@ -162,11 +163,18 @@ impl Engine {
             return Ok(());
         };
         self.supervisor.ask(SupervisorRequest::Limit { bytes: self.notebook.memory_limit })?;
-        self.undo.lose_variables();
-        self.redeclare(self.undo.now.clone())?;
+        self.lose_variables()?;
         let text =
             format!("the supervisor of the cells ended ({status}); it was started again, and the variables are lost");
         Err(Failure::new(ErrorName::EngineError, text))
+    }
+
+    /// The supervisor has lost all variables and snapshots.
+    fn lose_variables(&mut self) -> Result<(), Failure> {
+        let lost: Vec<String> = self.undo.now.names().into_iter().map(str::to_owned).collect();
+        self.notebook.origins.lost(&lost);
+        self.undo.lose_variables();
+        self.redeclare(self.undo.now.clone())
     }
 
     /// Runs the user's Rust, which begins at a line of the cell, and the `:commands` above it.
@@ -252,10 +260,15 @@ impl Engine {
 
     /// Evaluates Rust, again if the cell process has dropped variables whose types have been redefined.
     fn evaluate(&mut self, source: &str) -> Result<Evaluated, Error> {
+        let before: Vec<String> = self.undo.now.names().into_iter().map(str::to_owned).collect();
         let result = self.evaluate_once(source);
         match &result {
-            Ok(_) | Err(Error::CompilationErrors(_) | Error::SubprocessTerminated(_)) => return result,
+            Ok(_) => self.notebook.origins.ran(self.notebook.count, source, &before, &self.undo.now.names()),
+            Err(Error::SubprocessTerminated(_)) => self.notebook.origins.lost(&before),
             Err(_) => {}
+        }
+        if let Ok(_) | Err(Error::CompilationErrors(_) | Error::SubprocessTerminated(_)) = &result {
+            return result;
         }
         let dropped = self.link.take_changed();
         if dropped.is_empty() {
@@ -277,10 +290,12 @@ impl Engine {
         result.map(drop)
     }
 
-    fn warn_dropped(&self, names: &[String]) {
+    fn warn_dropped(&mut self, names: &[String]) {
         for name in names {
+            let remake = self.notebook.origins.outdated(name);
             let text = format!(
-                "the variable {name} was dropped: its type has been defined anew since it was made, or its value is gone\n"
+                "the variable {name} was dropped: its type has been defined anew since it was made, or its value is gone; \
+                 {remake} to have it\n"
             );
             self.link.emit(Output::Stream(Stream::Stderr, text));
         }
@@ -332,7 +347,9 @@ impl Engine {
                     Ok(evaluated)
                 }
             },
-            Err(Error::CompilationErrors(errors)) => Err(explain(&errors)),
+            Err(Error::CompilationErrors(errors)) => {
+                Err(self.notebook.origins.explain(&errors, &self.undo.now.names(), explain(&errors)))
+            }
             Err(Error::SubprocessTerminated(_)) => {
                 Err(report::died(outcome.died.as_ref().unwrap_or(&CellEnding::Stopped)))
             }

@@ -108,8 +108,12 @@ pub fn profile(steps: usize) {
 static DEVICE_PROFILE: Mutex<Option<(Profiler, PathBuf)>> = Mutex::new(None);
 
 /// Called after [`profile`] where the connected device records, too: what it has recorded goes to this file when the cell ends.
-pub fn profile_device(file: &str) -> ferrotune_trial::Result<()> {
-    let profiler = ferrotune_xla::profile(&device::current()?).map_err(|error| {
+///
+/// # Errors
+/// If the device cannot be opened, or does not record.
+pub fn profile_device(file: &str) -> Result<(), String> {
+    let device = device::current().map_err(|error| error.to_string())?;
+    let profiler = ferrotune_xla::profile(&device).map_err(|error| {
         format!("the device {} cannot be profiled for TensorBoard: {error}; leave out --tensorboard", device::name())
     })?;
     *DEVICE_PROFILE.lock().unwrap_or_else(PoisonError::into_inner) = Some((profiler, file.into()));
@@ -240,11 +244,18 @@ pub fn panicked() {
 }
 
 /// Called by a cell that ends at a `?`: makes the error the cell's own, and prints it where there is no kernel.
-pub fn failed(message: String, location: &Location<'_>) {
-    let frame = KernelFrame::Failed { message: message.clone(), location: Some(location.to_string()) };
+pub fn failed(message: String, location: String) {
+    let frame = KernelFrame::Failed { message: message.clone(), location: Some(location) };
     if connection::send(&frame).is_err() {
         eprintln!("{message}");
     }
+}
+
+/// The place of an error that ends a cell: its own, if it is a [`ferrotune_trial::Error`], which `shown` shows as `{:#}`; or
+/// that of the `?`.
+#[track_caller]
+pub fn place_of<T>(_error: &T, shown: impl FnOnce() -> String) -> String {
+    ferrotune_trial::place_in::<T>(shown).unwrap_or_else(|| Location::caller().to_string())
 }
 
 /// Prints to the standard error with the place in the notebook that a location means, and as it is where there is no kernel.

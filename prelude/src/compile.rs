@@ -28,6 +28,8 @@ pub type Step<'a> = ferrotune_xla::Step<Box<dyn FnMut(&[Tensor]) -> Result<Vec<T
 /// # Errors
 /// If the connected device cannot be opened. The errors of `run`: those of the function; if it reads a value that it computes,
 /// or depends on something outside of the device that changes from call to call; and those of the device.
+#[track_caller]
 pub fn compile<'a>(function: impl FnMut(&[Tensor]) -> Result<Vec<Tensor>> + 'a) -> ferrotune_trial::Result<Step<'a>> {
-    Ok(ferrotune_xla::Step::new(&crate::device::current()?, Box::new(function)))
+    let device = ferrotune_trial::located(ferrotune_trial::open_device(&crate::device::name()))?;
+    Ok(ferrotune_xla::Step::new(&device, Box::new(function)))
 }

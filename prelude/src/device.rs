@@ -16,6 +16,7 @@ use ferrotune_devices::{
 };
 use ferrotune_display::{Bundle, show};
 use ferrotune_link::{KernelFrame, connection};
+use ferrotune_trial::{BoxError, located};
 use std::path::Path;
 use std::time::Duration;
 
@@ -43,8 +44,9 @@ pub(crate) fn place(device: &candle_core::Device) -> String {
 ///
 /// # Errors
 /// Those of candle if the device cannot be opened; and if the process that had opened it has died.
+#[track_caller]
 pub fn current() -> ferrotune_trial::Result<candle_core::Device> {
-    ferrotune_trial::open_device(&name())
+    located(ferrotune_trial::open_device(&name()))
 }
 
 /// This process is a woken snapshot: memory was copied, the context of an accelerator was not.
@@ -140,7 +142,7 @@ fn driver(report: &Report) -> Option<&Path> {
 }
 
 /// Opens the attached TPU, in a process of its own, to say what it is.
-pub(crate) fn opened_tpu() -> ferrotune_trial::Result<Opened> {
+pub(crate) fn opened_tpu() -> Result<Opened, BoxError> {
     let report = detect(&Machine::this(), None);
     let libtpu = driver(&report).ok_or("no TPU is attached that libtpu could open; %devices tells why")?;
     if ferrotune_trial::is_open(libtpu) {
@@ -217,16 +219,19 @@ pub fn self_test() {
     }
 }
 
-fn test_plugin(plugin: &Path) -> ferrotune_trial::Result<SelfTest> {
+fn test_plugin(plugin: &Path) -> Result<SelfTest, BoxError> {
     let mut test = with_probe(WORK_DEADLINE, |probe| probe.self_test(plugin))?;
     test.compare_with_candle(&candle_losses()?);
     Ok(test)
 }
 
-fn test_candle() -> ferrotune_trial::Result<SelfTest> {
+fn test_candle() -> Result<SelfTest, BoxError> {
     let name = name();
-    let mut test =
-        selftest::run(&name, &format!("{name}, as candle computes on it"), &mut Candle { device: current()? })?;
+    let mut test = selftest::run(
+        &name,
+        &format!("{name}, as candle computes on it"),
+        &mut Candle { device: ferrotune_trial::open_device(&name)? },
+    )?;
     if name != "cpu" {
         test.compare_with_candle(&candle_losses()?);
     }

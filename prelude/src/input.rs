@@ -1,7 +1,7 @@
 //! Asks the user for a line, through the front end. Reading the standard input does the same.
 
 use ferrotune_link::{Answer, KernelFrame, connection};
-use ferrotune_trial::Result;
+use ferrotune_trial::{BoxError, Result, located};
 
 /// Asks the user for a line of text, and waits for it.
 ///
@@ -11,19 +11,21 @@ use ferrotune_trial::Result;
 /// ```ignore
 /// let name = ferrotune::input("Your name: ")?;
 /// ```
+#[track_caller]
 pub fn input(prompt: &str) -> Result<String> {
-    ask(prompt, false)
+    located(ask(prompt, false))
 }
 
 /// Like [`input`], but the front end hides what the user types.
 ///
 /// # Errors
 /// Those of [`input`].
+#[track_caller]
 pub fn input_password(prompt: &str) -> Result<String> {
-    ask(prompt, true)
+    located(ask(prompt, true))
 }
 
-fn ask(prompt: &str, password: bool) -> Result<String> {
+fn ask(prompt: &str, password: bool) -> Result<String, BoxError> {
     match answer(prompt, password)? {
         Answer::Line { text: Some(text) } => Ok(text),
         Answer::Refused { reason } => Err(reason.into()),

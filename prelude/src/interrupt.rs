@@ -26,6 +26,7 @@ pub fn interrupted() -> bool {
 /// ```ignore
 /// ferrotune::sleep(std::time::Duration::from_secs(60))?;
 /// ```
+#[track_caller]
 pub fn sleep(duration: Duration) -> ferrotune_trial::Result<()> {
     // A time that no clock reaches is for ever.
     let end = Instant::now().checked_add(duration);

@@ -44,6 +44,21 @@ pub use input::{input, input_password};
 pub use interrupt::{interrupted, sleep};
 pub use rayon;
 
+/// What a notebook that trains needs: `use ferrotune::prelude::*;`.
+///
+/// A name that a cell declares or imports by itself goes before the one from here.
+pub mod prelude {
+    pub use crate::{AdamW, Result, Trial, compile, data, device, display, optim, progress, strategy, widget};
+    pub use candle_core::{D, DType, Device, IndexOp, Shape, Tensor, Var};
+    pub use candle_nn::{
+        Activation, BatchNorm, Conv1d, Conv1dConfig, Conv2d, Conv2dConfig, Dropout, Embedding, Func, GRU, GroupNorm,
+        Init, LSTM, LayerNorm, Linear, Module, ModuleT, Optimizer, ParamsAdamW, RNN, RmsNorm, SGD, Sequential,
+        VarBuilder, VarMap, batch_norm, conv1d, conv2d, embedding, func, group_norm, gru, init, layer_norm, linear,
+        linear_no_bias, loss, lstm, ops, rms_norm, seq,
+    };
+    pub use ferrotune_data::{Dataset, Iter, StandardScaler, one_hot};
+}
+
 /// What a cell shows while it runs.
 pub mod display {
     pub use crate::image::image;

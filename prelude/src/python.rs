@@ -2,7 +2,7 @@
 //! calls; both sides meet in memory files of the Python process. Refuses types that Python has no counterpart of.
 
 use candle_core::{Device, Tensor, WithDType};
-use ferrotune_trial::{Pack, Result, ShareError, shared};
+use ferrotune_trial::{BoxError, Pack, ShareError, shared};
 use std::fs::File;
 use std::path::Path;
 
@@ -10,12 +10,12 @@ use std::path::Path;
 const VALUE: &str = "value";
 
 /// The NumPy array in the memory file at `path`. See [`shared::adopt`] for when it is a copy.
-pub fn take(path: &str) -> Result<Tensor> {
+pub fn take(path: &str) -> Result<Tensor, BoxError> {
     Ok(shared::adopt(Path::new(path), VALUE)?)
 }
 
 /// Writes a variable into the empty memory file at `path`.
-pub fn give(variable: &(impl Give + ?Sized), path: &str) -> Result<()> {
+pub fn give(variable: &(impl Give + ?Sized), path: &str) -> Result<(), BoxError> {
     let mut pack = Pack::new();
     variable.pack(&mut pack)?;
     let mut file = File::options().write(true).open(path)?;
@@ -30,24 +30,24 @@ pub fn give(variable: &(impl Give + ?Sized), path: &str) -> Result<()> {
 )]
 pub trait Give {
     /// Adds the variable, and which Python type it becomes.
-    fn pack(&self, pack: &mut Pack) -> std::result::Result<(), ShareError>;
+    fn pack(&self, pack: &mut Pack) -> Result<(), ShareError>;
 }
 
 impl Give for Tensor {
-    fn pack(&self, pack: &mut Pack) -> std::result::Result<(), ShareError> {
+    fn pack(&self, pack: &mut Pack) -> Result<(), ShareError> {
         pack.text("kind", "array".to_owned());
         pack.tensor(VALUE, self)
     }
 }
 
 impl Give for candle_core::Var {
-    fn pack(&self, pack: &mut Pack) -> std::result::Result<(), ShareError> {
+    fn pack(&self, pack: &mut Pack) -> Result<(), ShareError> {
         self.as_tensor().pack(pack)
     }
 }
 
 impl<T: WithDType> Give for Vec<T> {
-    fn pack(&self, pack: &mut Pack) -> std::result::Result<(), ShareError> {
+    fn pack(&self, pack: &mut Pack) -> Result<(), ShareError> {
         let tensor = Tensor::from_slice(self, self.len(), &Device::Cpu);
         tensor.map_err(|source| ShareError::Tensor { name: VALUE.to_owned(), source })?.pack(pack)
     }
@@ -57,7 +57,7 @@ impl<T: WithDType> Give for Vec<T> {
 macro_rules! texts {
     ($($kind:literal: $($rust:ty)+;)*) => {$($(
         impl Give for $rust {
-            fn pack(&self, pack: &mut Pack) -> std::result::Result<(), ShareError> {
+            fn pack(&self, pack: &mut Pack) -> Result<(), ShareError> {
                 pack.text("kind", $kind.to_owned());
                 pack.text(VALUE, self.to_string());
                 Ok(())

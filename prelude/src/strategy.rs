@@ -10,7 +10,7 @@ use candle_core::backprop::GradStore;
 use candle_core::random::{Draws, set_draws_of_thread};
 use candle_core::{DType, Device, Error, Result, Tensor, Var, bail};
 pub use ferrotune_devices::{Cluster, Precision, Reduce, Replica, Strategy, StrategyError};
-use ferrotune_trial::derived_seed;
+use ferrotune_trial::{BoxError, derived_seed, located};
 
 /// The strategy of the connected device, with one replica: TensorFlow's `get_strategy`.
 pub fn current() -> Strategy {
@@ -22,7 +22,12 @@ pub fn current() -> Strategy {
 ///
 /// # Errors
 /// If there is no TPU, or it does not open.
+#[track_caller]
 pub fn tpu() -> ferrotune_trial::Result<Strategy> {
+    located(cores_of_tpu())
+}
+
+fn cores_of_tpu() -> std::result::Result<Strategy, BoxError> {
     let name = crate::device::name();
     if name == "tpu" || name.starts_with("xla:") {
         let cores = ferrotune_trial::count_cores(&name)?;
@@ -39,7 +44,12 @@ pub fn tpu() -> ferrotune_trial::Result<Strategy> {
 /// # Errors
 /// If the device cannot be opened. Over several processes: if another one does not open it at the same time, or this one has opened
 /// its plugin alone before.
+#[track_caller]
 pub fn device(replica: &Replica<'_>) -> ferrotune_trial::Result<Device> {
+    located(open(replica))
+}
+
+fn open(replica: &Replica<'_>) -> std::result::Result<Device, BoxError> {
     if replica.strategy().devices().len() > 1 {
         // It has a thread of its own.
         let seed = derived_seed(Device::Cpu.get_current_seed()?, replica.scope());

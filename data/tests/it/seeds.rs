@@ -13,7 +13,7 @@ fn with_seed(seed: u64) -> MutexGuard<'static, ()> {
     guard
 }
 
-fn noise() -> Result<f32, Box<dyn std::error::Error + Send + Sync>> {
+fn noise() -> ferrotune_trial::Result<f32> {
     Ok(Tensor::rand(0f32, 1., (), &Device::Cpu)?.to_scalar()?)
 }
 

@@ -75,7 +75,11 @@ fn with_calls_of_prelude(source: &str) -> String {
         && let [_, _, from, print, ..] = &mut lines[at..]
         && let Some(text) = print.trim().strip_prefix("eprintln!(").and_then(|rest| rest.strip_suffix(");"))
     {
-        *print = format!("::ferrotune::cell::failed(format!({text}), ::std::panic::Location::caller());").into();
+        let with_place = text.replacen("{}", "{:#}", 1).replacen("{:?}", "{:#?}", 1);
+        *print = format!(
+            "::ferrotune::cell::failed(format!({text}), ::ferrotune::cell::place_of(&error, || format!({with_place})));"
+        )
+        .into();
         *from = format!("#[track_caller] {}", from.trim()).into();
     }
     if let Some(panic) = lines.iter_mut().rfind(|line| line.trim() == PANIC) {
@@ -214,7 +218,7 @@ f
         let expected = "            struct EvcxrUserCodeError {}
             impl<T: std::fmt::Debug> From<T> for EvcxrUserCodeError {
 #[track_caller] fn from(error: T) -> Self {
-::ferrotune::cell::failed(format!(\"{:?}\", error), ::std::panic::Location::caller());
+::ferrotune::cell::failed(format!(\"{:?}\", error), ::ferrotune::cell::place_of(&error, || format!(\"{:#?}\", error)));
                     println!(\"{}\", evcxr_internal_runtime::USER_ERROR_OCCURRED);
 (&(
 f

@@ -1,6 +1,7 @@
 //! The notebook's state that neither evcxr nor the cell supervisor has: numbers of cells, the memory limit and the last
 //! study.
 
+use super::origins::Origins;
 use super::standing::Standing;
 use crate::execution::LiveDisplay;
 use std::path::PathBuf;
@@ -21,6 +22,8 @@ pub(super) struct Notebook {
     pub(super) tables: Arc<AtomicU64>,
     /// Which study is meant where none is named.
     pub(super) standing: Standing,
+    /// Where its variables come from, and how they went.
+    pub(super) origins: Origins,
     /// The folder before the last `%cd`.
     pub(super) previous_folder: Option<PathBuf>,
     /// The statement before the running cell that begins to record it, under `%%profile`.

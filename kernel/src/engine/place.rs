@@ -3,6 +3,7 @@
 
 use super::commands;
 use super::evaluator_state::STATEMENTS;
+use ra_ap_syntax::ast::HasName as _;
 use ra_ap_syntax::{AstNode, Edition, Parse, SourceFile, SyntaxNode, ast};
 
 /// What evcxr's splitter puts around a cell before it parses it.
@@ -95,6 +96,17 @@ pub(super) fn first_error(cell: &str) -> Option<(usize, String)> {
     let error = parse(cell.get(above..)?).errors().into_iter().next()?;
     let at = usize::from(error.range().start()).checked_sub(HEAD.len())?;
     Some(((above + at).min(cell.len()), error.to_string()))
+}
+
+/// The names of the variables that the `let` statements of a cell declare.
+pub(super) fn declared(cell: &str) -> Vec<String> {
+    let statements = statements(cell.get(length_above(cell)..).unwrap_or_default());
+    let patterns = statements.into_iter().filter_map(ast::LetStmt::cast).filter_map(|statement| statement.pat());
+    let names = patterns.flat_map(|pattern| {
+        let within = pattern.syntax().descendants().filter_map(ast::IdentPat::cast);
+        within.filter_map(|name| name.name().map(|name| name.to_string())).collect::<Vec<_>>()
+    });
+    names.collect()
 }
 
 /// How many bytes stand above the Rust of a cell.

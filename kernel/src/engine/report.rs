@@ -1,6 +1,7 @@
 //! Errors as a user sees them: a name, one line, and the place in their own cell.
 
 mod cargo;
+mod imports;
 
 use super::insertions::Insertions;
 use super::places::Found;
@@ -83,8 +84,7 @@ pub(super) fn compilation(
     visible: impl Fn(usize) -> bool,
     insertions: &Insertions,
 ) -> Failure {
-    let mut traceback = Vec::new();
-    let mut first = None;
+    let (mut traceback, mut first, mut wants_import) = (Vec::new(), None, false);
     // The compiler reports warnings, too. If it reports no error, a warning must be the reason.
     let has_error = errors.iter().any(|error| error.level() == "error");
     for error in errors.iter().filter(|error| error.level() == "error" || !has_error) {
@@ -95,6 +95,9 @@ pub(super) fn compilation(
         let place =
             error.primary_spanned_message().and_then(|message| message.span).filter(|span| visible(span.start_line));
         let head = head.strip_prefix("error: error: ").map(|rest| format!("error: {rest}")).unwrap_or(head);
+        let import = imports::wanted(error);
+        let head = import.as_ref().map_or_else(|| head.clone(), |import| format!("{head}; write `{import}`"));
+        wants_import |= import.is_some();
         // evcxr takes `use` items apart, and forgets where they were.
         let place = place.map(|span| (span.start_line, span.start_column)).or_else(|| imported(error, source));
         let line = head.lines().next().unwrap_or_default();
@@ -112,7 +115,13 @@ pub(super) fn compilation(
             let mut same = source.lines().zip(1..).filter(|(own, _)| own.trim() == line.trim());
             same.all(|(own, number)| insertions.original_line(number, own) == own)
         };
-        traceback.extend(helps(error, is_own).map(|help| format!("{BLUE}help{PLAIN}: {help}")));
+        // Those of rustc are about a foreign crate, or another type of that name.
+        let helps = helps(error, is_own).filter(|_| import.is_none());
+        traceback.extend(helps.map(|help| format!("{BLUE}help{PLAIN}: {help}")));
+    }
+    if wants_import {
+        let help = format!("`{}` brings all that a notebook which trains needs", imports::PRELUDE);
+        traceback.push(format!("{BLUE}help{PLAIN}: {help}"));
     }
     let text = first.unwrap_or_else(|| "the cell does not compile".to_owned());
     Failure { name: ErrorName::CompilationError, text, traceback }

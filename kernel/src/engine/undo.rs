@@ -136,11 +136,11 @@ impl Engine {
         let reply = self.supervisor.ask(SupervisorRequest::Return { to })?;
         self.link.begin(None);
         if reply == SupervisorReply::Lost {
-            self.undo.lose_variables();
-            self.redeclare(self.undo.now.clone())?;
+            self.lose_variables()?;
             let text = "the snapshot did not wake in time, and the variables are lost";
             return Err(Failure::new(ErrorName::EngineError, text));
         }
+        self.notebook.origins.returned();
         self.redeclare(state)
     }
 }

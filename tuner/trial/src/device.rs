@@ -1,6 +1,7 @@
 //! Opens candle devices by name, and keeps the name of the one that this process uses. Chooses none.
 
-use crate::error::{Result, TrialError};
+use crate::any_error::BoxError;
+use crate::error::TrialError;
 use crate::plugins;
 use crate::seed::given_seed;
 use candle_core::Device;
@@ -27,14 +28,14 @@ pub fn connect(device: &str) {
 static OPEN_CUDA: Mutex<BTreeMap<usize, Device>> = Mutex::new(BTreeMap::new());
 
 /// Lets the random numbers of every open device begin with a seed.
-pub(crate) fn seed_open(seed: u64) -> Result<()> {
+pub(crate) fn seed_open(seed: u64) -> Result<(), BoxError> {
     let cuda = OPEN_CUDA.lock().unwrap_or_else(PoisonError::into_inner);
     cuda.values().try_for_each(|device| device.set_seed(seed))?;
     plugins::seed_open(seed)
 }
 
 /// Lets the random numbers of a device that has just been opened begin with the seed that was given.
-fn seeded(device: Device) -> Result<Device> {
+fn seeded(device: Device) -> Result<Device, BoxError> {
     given_seed().map_or(Ok(()), |seed| device.set_seed(seed))?;
     Ok(device)
 }
@@ -72,7 +73,7 @@ pub(crate) fn leave_trial(device: &str, before: Option<DeviceUse>) -> Option<Dev
 /// # Errors
 /// If this build or this machine has no such device, if it cannot be opened, or if the process is forked from one that had
 /// opened an accelerator.
-pub fn open_device(device: &str) -> Result<Device> {
+pub fn open_device(device: &str) -> Result<Device, BoxError> {
     let owned = || device.to_owned();
     match device.split_once(':').unwrap_or((device, "0")) {
         ("cpu", _) => Ok(Device::Cpu),
@@ -94,7 +95,7 @@ pub fn open_device(device: &str) -> Result<Device> {
     }
 }
 
-fn open_cuda(ordinal: usize) -> Result<Device> {
+fn open_cuda(ordinal: usize) -> Result<Device, BoxError> {
     match OPEN_CUDA.lock().unwrap_or_else(PoisonError::into_inner).entry(ordinal) {
         Entry::Occupied(open) => Ok(open.get().clone()),
         Entry::Vacant(place) => Ok(place.insert(seeded(Device::new_cuda(ordinal)?)?).clone()),
@@ -106,7 +107,7 @@ fn open_cuda(ordinal: usize) -> Result<Device> {
 ///
 /// # Errors
 /// Those of [`open_device`], and if the plugin has fewer cores.
-pub fn open_cores(device: &str, cores: usize) -> Result<Device> {
+pub fn open_cores(device: &str, cores: usize) -> Result<Device, BoxError> {
     fork::check()?;
     plugins::open(device, cores, None)
 }
@@ -116,7 +117,7 @@ pub fn open_cores(device: &str, cores: usize) -> Result<Device> {
 ///
 /// # Errors
 /// Those of [`open_cores`], if another process is missing, or if this one has opened the plugin without the others.
-pub fn open_cores_across(device: &str, cores: usize, cluster: &Cluster) -> Result<Device> {
+pub fn open_cores_across(device: &str, cores: usize, cluster: &Cluster) -> Result<Device, BoxError> {
     fork::check()?;
     plugins::open(device, cores, Some(cluster))
 }
@@ -125,7 +126,7 @@ pub fn open_cores_across(device: &str, cores: usize, cluster: &Cluster) -> Resul
 ///
 /// # Errors
 /// Those of [`open_device`].
-pub fn count_cores(device: &str) -> Result<usize> {
+pub fn count_cores(device: &str) -> Result<usize, BoxError> {
     fork::check()?;
     plugins::count_cores(device)
 }

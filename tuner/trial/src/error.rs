@@ -1,11 +1,12 @@
 //! Why a call of a trial fails. When a trial has to stop, its calls fail on purpose, so that `?` ends the objective.
 
-use std::error::Error;
+use crate::any_error::{BoxError, Error};
 use std::io;
 use std::path::PathBuf;
 
-/// The result of everything that an objective does: its `?` accepts errors of candle, of this crate and all others.
-pub type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
+/// The result of everything that an objective does: its `?` accepts errors of candle, of this crate and all others, and
+/// keeps its place.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call of a trial fails.
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +82,7 @@ pub enum TrialError {
         /// The file.
         path: PathBuf,
         /// The reason.
-        source: Box<dyn Error + Send + Sync>,
+        source: BoxError,
     },
     /// A checkpoint or the trial's folder cannot be read now; the trial continues later.
     #[error("cannot {what} {path}: {source}")]

@@ -23,6 +23,7 @@
 
 #[cfg(feature = "plugins")]
 mod anomaly;
+mod any_error;
 mod connection;
 mod device;
 mod error;
@@ -42,6 +43,7 @@ use plain as plugins;
 
 #[cfg(feature = "plugins")]
 pub use anomaly::debug_nans;
+pub use any_error::{BoxError, Error, located, place_in};
 pub use connection::SupervisorClient;
 pub use device::{connect, connected, count_cores, open_cores, open_cores_across, open_device};
 pub use error::{Result, TrialError};

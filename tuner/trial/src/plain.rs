@@ -1,22 +1,23 @@
 //! The functions of `plugins` for a program that has candle as crates.io has it: there are no plugins, the CPU's random numbers have no seed, and
 //! operations are not looked at.
 
-use crate::error::{Result, TrialError};
+use crate::any_error::BoxError;
+use crate::error::TrialError;
 use candle_core::{Device, Tensor};
 use ferrotune_devices::{Cluster, Shortage};
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::sync::OnceLock;
 
-fn missing<T>(what: String) -> Result<T> {
+fn missing<T>(what: String) -> Result<T, BoxError> {
     Err(TrialError::NoPlugins { what }.into())
 }
 
-pub(crate) fn open(name: &str, _cores: usize, _cluster: Option<&Cluster>) -> Result<Device> {
+pub(crate) fn open(name: &str, _cores: usize, _cluster: Option<&Cluster>) -> Result<Device, BoxError> {
     missing(format!("the device `{name}`"))
 }
 
-pub(crate) fn count_cores(device: &str) -> Result<usize> {
+pub(crate) fn count_cores(device: &str) -> Result<usize, BoxError> {
     missing(format!("the device `{device}`"))
 }
 
@@ -30,12 +31,12 @@ pub(crate) fn facts_of(_device: &str) -> Option<(Option<String>, Option<String>,
     None
 }
 
-pub(crate) fn seed_open(_seed: u64) -> Result<()> {
+pub(crate) fn seed_open(_seed: u64) -> Result<(), BoxError> {
     Ok(())
 }
 
 /// candle's own generator of the CPU takes no seed, so there is no public `seed`.
-pub(crate) fn seed_cpu(_seed: u64) -> Result<()> {
+pub(crate) fn seed_cpu(_seed: u64) -> Result<(), BoxError> {
     Ok(())
 }
 
@@ -49,7 +50,7 @@ pub(crate) fn with_seed<R>(_seed: u64, run: impl FnOnce() -> R) -> R {
     run()
 }
 
-pub(crate) fn detect_anomalies(on: bool) -> Result<()> {
+pub(crate) fn detect_anomalies(on: bool) -> Result<(), BoxError> {
     if on { missing("the search for the operation that makes a NaN".to_owned()) } else { Ok(()) }
 }
 

@@ -1,7 +1,8 @@
 //! Devices of PJRT plugins, and what else needs candle with Ferrotune's changes: seeds of the CPU's random numbers, and the search
 //! for the operation that makes a NaN. Beside it, `plain` has the same functions for candle as it is.
 
-use crate::error::{Result, TrialError};
+use crate::any_error::BoxError;
+use crate::error::TrialError;
 use crate::place::place_in_backtrace;
 use crate::seed::given_seed;
 use candle_core::random::{Draws, with_draws};
@@ -40,7 +41,7 @@ pub fn is_open(plugin: &Path) -> bool {
 }
 
 /// How many cores a plugin has for this process, by the name of its device. Opens the plugin.
-pub(crate) fn count_cores(device: &str) -> Result<usize> {
+pub(crate) fn count_cores(device: &str) -> Result<usize, BoxError> {
     Ok(opened(&mut open_plugins(), library_of(device)?, None)?.client.devices()?.len())
 }
 
@@ -49,14 +50,14 @@ fn open_plugins() -> MutexGuard<'static, BTreeMap<PathBuf, Opened>> {
 }
 
 /// Lets the random numbers of every open plugin's devices begin with a seed.
-pub(crate) fn seed_open(seed: u64) -> Result<()> {
+pub(crate) fn seed_open(seed: u64) -> Result<(), BoxError> {
     let plugins = open_plugins();
     let mut devices = plugins.values().flat_map(|opened| opened.devices.values());
     Ok(devices.try_for_each(|device| device.set_seed(seed))?)
 }
 
 /// Lets the random numbers of the CPU begin with a seed.
-pub(crate) fn seed_cpu(seed: u64) -> Result<()> {
+pub(crate) fn seed_cpu(seed: u64) -> Result<(), BoxError> {
     Ok(Device::Cpu.set_seed(seed)?)
 }
 
@@ -71,7 +72,7 @@ pub(crate) fn with_seed<R>(seed: u64, run: impl FnOnce() -> R) -> R {
 }
 
 /// Begins or ends to look at the result of each operation.
-pub(crate) fn detect_anomalies(on: bool) -> Result<()> {
+pub(crate) fn detect_anomalies(on: bool) -> Result<(), BoxError> {
     anomaly::detect(on);
     Ok(())
 }
@@ -97,7 +98,7 @@ pub(crate) fn facts_of(device: &str) -> Option<(Option<String>, Option<String>, 
 }
 
 /// The library of the plugin that the name of a device stands for: what the search has hashed, if this is a trial on it.
-fn library_of(device: &str) -> Result<PathBuf> {
+fn library_of(device: &str) -> Result<PathBuf, BoxError> {
     match PluginCopy::given(device)? {
         Some(copy) => Ok(copy.path.into()),
         None => Ok(find_plugin(&Machine::this(), device).map(|plugin| real(&plugin))?),
@@ -105,7 +106,7 @@ fn library_of(device: &str) -> Result<PathBuf> {
 }
 
 /// What tells the library of a device from another build of it.
-fn identity_of(device: &str, library: &Path) -> Result<String> {
+fn identity_of(device: &str, library: &Path) -> Result<String, BoxError> {
     let copy = PluginCopy::given(device)?;
     Ok(copy.map_or_else(|| identity(library), |copy| format!("{device} {}", copy.hash)))
 }
@@ -116,7 +117,7 @@ fn real(plugin: &Path) -> PathBuf {
 }
 
 /// So many cores of the plugin with this name, with those of the other processes of a cluster, opened now or before.
-pub(crate) fn open(name: &str, cores: usize, cluster: Option<&Cluster>) -> Result<Device> {
+pub(crate) fn open(name: &str, cores: usize, cluster: Option<&Cluster>) -> Result<Device, BoxError> {
     let plugin = library_of(name)?;
     let identity = identity_of(name, &plugin)?;
     let mut plugins = open_plugins();
@@ -151,7 +152,7 @@ fn opened<'a>(
     plugins: &'a mut BTreeMap<PathBuf, Opened>,
     plugin: PathBuf,
     cluster: Option<&Cluster>,
-) -> Result<&'a mut Opened> {
+) -> Result<&'a mut Opened, BoxError> {
     match plugins.entry(plugin) {
         Entry::Occupied(open) => Ok(open.into_mut()),
         Entry::Vacant(place) => {
@@ -164,7 +165,7 @@ fn opened<'a>(
     }
 }
 
-fn open_alone(plugin: &Path) -> Result<Client> {
+fn open_alone(plugin: &Path) -> Result<Client, BoxError> {
     let loaded = Plugin::load(plugin)?;
     // Recorded also if no client opens, because the plugin may have started threads.
     fork::opened();

@@ -211,7 +211,7 @@ fn outcome(trial: &Trial, body: Body<'_>) -> Request {
         }
         (Ok(Err(error)), _) => match shortage_of(&reason_of(error.as_ref())) {
             Some(shortage) => refused(shortage),
-            None => failed(error.as_ref()),
+            None => failed_at(&error),
         },
         (Ok(Ok(_)), Some(refusal)) => failed(&refusal),
         (Ok(Ok(values)), None) => Request::Finish { values },
@@ -275,6 +275,12 @@ fn is_of_full_device(error: &(dyn Error + 'static)) -> bool {
 
 fn failed(error: &(dyn Error + 'static)) -> Request {
     Request::Fail { ending: Ending::Failed { reason: reason_of(error) } }
+}
+
+/// The objective's own error, with its place.
+fn failed_at(error: &crate::Error) -> Request {
+    let reason = format!("{} ({})", reason_of(error.as_ref()), place(error.place()));
+    Request::Fail { ending: Ending::Failed { reason } }
 }
 
 /// An error and its causes in one line.

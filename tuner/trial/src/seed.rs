@@ -1,7 +1,7 @@
 //! The seed of a process: of first weights, dropout, and all else that is drawn on a device, and of shuffles.
 
+use crate::any_error::BoxError;
 use crate::device;
-use crate::error::Result;
 use crate::plugins;
 use ferrotune_devices::count_scopes_anew;
 use std::cell::Cell;
@@ -34,12 +34,12 @@ thread_local! {
 /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 /// ```
 #[cfg(feature = "plugins")]
-pub fn seed(seed: u64) -> Result<()> {
+pub fn seed(seed: u64) -> Result<(), BoxError> {
     begin(seed)
 }
 
 /// [`seed`], as far as candle can be seeded.
-pub(crate) fn begin(seed: u64) -> Result<()> {
+pub(crate) fn begin(seed: u64) -> Result<(), BoxError> {
     if OF_THREAD.get().is_some() {
         OF_THREAD.set(Some(seed));
     } else {
@@ -59,7 +59,7 @@ pub fn current_seed() -> u64 {
 }
 
 /// Lets what is drawn begin with a seed, while [`current_seed`] stays.
-pub(crate) fn draw_from(seed: u64) -> Result<()> {
+pub(crate) fn draw_from(seed: u64) -> Result<(), BoxError> {
     plugins::seed_cpu(seed)?;
     if OF_THREAD.get().is_none() {
         count_scopes_anew();

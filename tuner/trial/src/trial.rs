@@ -11,6 +11,7 @@ pub use state::{Restore, Save};
 
 pub use parameters::{ChoiceParameter, Choosable, FloatParameter, IntParameter, Integer, Plain, Real};
 
+use crate::any_error::located;
 use crate::connection::{SupervisorClient, unexpected};
 use crate::device::open_device;
 use crate::error::{Result, TrialError};
@@ -104,8 +105,9 @@ impl Trial {
     /// The device that was connected when the search began.
     ///
     /// Fails if this build has no such device.
+    #[track_caller]
     pub fn device(&self) -> Result<Device> {
-        open_device(self.device_name())
+        located(open_device(self.device_name()))
     }
 
     /// How many steps are to be profiled.
@@ -165,20 +167,19 @@ impl Trial {
     /// trial.report(3, [("loss", 0.25), ("val_accuracy", 0.9)])?;
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn report<N: AsRef<str>, V: Into<f64>>(
         &self,
         step: usize,
         metrics: impl IntoIterator<Item = (N, V)>,
     ) -> Result<()> {
-        self.report_all(
-            step as u64,
-            &mut metrics.into_iter().map(|(name, value)| (name.as_ref().to_owned(), value.into())),
-        )
+        let mut metrics = metrics.into_iter().map(|(name, value)| (name.as_ref().to_owned(), value.into()));
+        located(self.report_all(step as u64, &mut metrics))
     }
 
-    fn report_all(&self, step: u64, metrics: &mut dyn Iterator<Item = (String, f64)>) -> Result<()> {
+    fn report_all(&self, step: u64, metrics: &mut dyn Iterator<Item = (String, f64)>) -> Result<(), TrialError> {
         if writes_first_program() {
-            return Err(TrialError::NoProgram.into());
+            return Err(TrialError::NoProgram);
         }
         let _reporting = profile::span(Part::Report);
         let finite = |value: f64| Some(value).filter(|value| value.is_finite());
@@ -188,13 +189,13 @@ impl Trial {
         self.record.borrow_mut().metrics.entry(step).or_default().extend(metrics.clone());
         match self.ask(&Request::Report { step, metrics })? {
             Reply::Verdict { verdict } => self.verdict.set(verdict),
-            reply => return Err(unexpected(&reply).into()),
+            reply => return Err(unexpected(&reply)),
         }
         match self.verdict.get() {
             Verdict::Continue => Ok(()),
-            Verdict::Prune => Err(TrialError::Pruned.into()),
+            Verdict::Prune => Err(TrialError::Pruned),
             Verdict::Stop if !was_stopped && self.may_checkpoint() => Ok(()),
-            Verdict::Stop => Err(TrialError::Stopped.into()),
+            Verdict::Stop => Err(TrialError::Stopped),
         }
     }
 
@@ -209,13 +210,14 @@ impl Trial {
     /// trial.set_user_attr("note", "diverged twice")?;
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn set_user_attr(&self, name: &str, value: impl Into<Value>) -> Result<()> {
-        self.check_refusal()?;
         let value = match value.into() {
             Value::Float(number) if !number.is_finite() => Value::Text(number.to_string()),
             value => value,
         };
-        Ok(self.tell(&Request::UserAttribute { name: name.to_owned(), value })?)
+        let request = Request::UserAttribute { name: name.to_owned(), value };
+        located(self.check_refusal().and_then(|()| self.tell(&request)))
     }
 
     /// Lets no further trial begin, as Optuna's `study.stop()`: for a value that is good enough. This trial and those that run
@@ -229,27 +231,32 @@ impl Trial {
     /// }
     /// # Ok(accuracy) }
     /// ```
+    #[track_caller]
     pub fn stop_search(&self) -> Result<()> {
-        self.check_refusal()?;
-        Ok(self.tell(&Request::StopSearch)?)
+        located(self.check_refusal().and_then(|()| self.tell(&Request::StopSearch)))
     }
 
     /// The best value of an objective's metric in this trial's reports, also those of earlier workers; the last value
     /// or the mean if `--objective` says so.
     ///
     /// Fails before the first report, and for a metric that is not an objective, because its direction is unknown.
+    #[track_caller]
     pub fn best(&self, metric: &str) -> Result<f64> {
+        located(self.summary(metric))
+    }
+
+    fn summary(&self, metric: &str) -> Result<f64, TrialError> {
         let objectives = &self.assignment.objectives;
         let Some(objective) = objectives.iter().find(|objective| objective.metric == metric) else {
             if self.fixed.is_some() {
-                return Err(TrialError::NoDirection { metric: metric.to_owned() }.into());
+                return Err(TrialError::NoDirection { metric: metric.to_owned() });
             }
             let names: Vec<&str> = objectives.iter().map(|objective| objective.metric.as_str()).collect();
             let (metric, objectives) = (metric.to_owned(), names.join(", "));
-            return Err(TrialError::NotAnObjective { metric, objectives }.into());
+            return Err(TrialError::NotAnObjective { metric, objectives });
         };
         let best = self.record.borrow().summary(objective);
-        best.ok_or_else(|| TrialError::NothingReported { metric: metric.to_owned() }.into())
+        best.ok_or_else(|| TrialError::NothingReported { metric: metric.to_owned() })
     }
 
     /// Whether the supervisor has asked this trial to end.

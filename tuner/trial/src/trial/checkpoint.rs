@@ -5,6 +5,7 @@ use super::Trial;
 use super::fixed::Fixed;
 use super::generation::{self, OpenError};
 use super::state::{Restore, Save};
+use crate::any_error::{BoxError, located};
 use crate::error::{Result, TrialError};
 use crate::seed::draw_from;
 use crate::shared::{Pack, ShareError, Shared};
@@ -48,11 +49,12 @@ impl Trial {
     /// }
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn checkpoint(&self, state: impl Save) -> Result<()> {
-        self.save(&|pack| state.save("", pack))
+        located(self.save(&|pack| state.save("", pack)))
     }
 
-    fn save(&self, save: &dyn Fn(&mut Pack) -> Result<(), ShareError>) -> Result<()> {
+    fn save(&self, save: &dyn Fn(&mut Pack) -> Result<(), ShareError>) -> Result<(), BoxError> {
         let _writing = profile::span(Part::Checkpoint);
         let step = self.step.get().ok_or(TrialError::NoStep)?;
         self.check_refusal()?;
@@ -84,15 +86,16 @@ impl Trial {
     /// fail, and the trial continues from that checkpoint another time.
     ///
     /// A trial of given values ([`Trial::of`]) loads the file of [`FixedTrial::with_checkpoint`](super::FixedTrial::with_checkpoint), and fails if it is damaged.
+    #[track_caller]
     pub fn restore(&self, state: impl Restore) -> Result<bool> {
         let restore: Loading<'_> = Box::new(|saved| state.restore("", saved));
-        match &self.fixed {
+        located(match &self.fixed {
             Some(fixed) => self.load_given(fixed, restore),
             None => self.load(restore),
-        }
+        })
     }
 
-    fn load(&self, restore: Loading<'_>) -> Result<bool> {
+    fn load(&self, restore: Loading<'_>) -> Result<bool, BoxError> {
         let Some(last) = self.assignment.checkpoint.as_deref().and_then(checkpoint_generation) else {
             return Ok(false);
         };
@@ -125,7 +128,7 @@ impl Trial {
     }
 
     /// Loads the checkpoint that a trial of given values has, if it has one.
-    fn load_given(&self, fixed: &Fixed, restore: Loading<'_>) -> Result<bool> {
+    fn load_given(&self, fixed: &Fixed, restore: Loading<'_>) -> Result<bool, BoxError> {
         let Some(path) = &fixed.checkpoint else { return Ok(false) };
         let (saved, step) = generation::open(path).map_err(|error| failure("read", path, error.into()))?;
         let misfit = |error: ShareError| match error {
@@ -139,7 +142,7 @@ impl Trial {
 
     /// What is drawn after a checkpoint does not depend on what was drawn before it, so that a trial that goes on from it draws
     /// the same.
-    fn draw_after(&self, step: u64) -> Result<()> {
+    fn draw_after(&self, step: u64) -> Result<(), BoxError> {
         draw_from(derived(self.seed(), step))
     }
 

@@ -1,7 +1,7 @@
 //! One checkpoint file: safetensors with a checksum over every byte of it. A file is written completely or not at all,
 //! and is on disk when the call returns.
 
-use crate::error::Result;
+use crate::any_error::BoxError;
 use crate::shared::{Pack, Shared};
 use crc32fast::Hasher;
 use ferrotune_tuner::checkpoint::{LONGEST_HEADER_BYTES, STEP};
@@ -37,12 +37,12 @@ fn damaged(error: impl std::fmt::Display) -> OpenError {
 }
 
 /// Writes the packed state after `step`.
-pub(super) fn write(mut pack: Pack, step: u64, path: &Path) -> Result<()> {
+pub(super) fn write(mut pack: Pack, step: u64, path: &Path) -> Result<(), BoxError> {
     pack.text(VERSION, CURRENT.to_string());
     write_texts(pack, step, path)
 }
 
-fn write_texts(mut pack: Pack, step: u64, path: &Path) -> Result<()> {
+fn write_texts(mut pack: Pack, step: u64, path: &Path) -> Result<(), BoxError> {
     pack.text(STEP, step.to_string());
     pack.text(CHECKSUM, BLANK.to_owned());
     let partial = path.with_extension("partial");
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::shared::Share;
 
-    fn small(path: &Path) -> Result<Vec<u8>> {
+    fn small(path: &Path) -> Result<Vec<u8>, BoxError> {
         let mut pack = Pack::new();
         pack.add("weights", &vec![1.5_f32, -2.5])?;
         pack.add("note", &"\"ferrotune:crc\":\"12345678\"".to_owned())?;
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn checkpoint_is_a_safetensors_file_with_its_step() -> Result<()> {
+    fn checkpoint_is_a_safetensors_file_with_its_step() -> Result<(), BoxError> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("it.safetensors");
         let bytes = small(&path)?;
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn later_version_is_told_from_damage() -> Result<()> {
+    fn later_version_is_told_from_damage() -> Result<(), BoxError> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("it.safetensors");
         small(&path)?;
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_damaged() -> Result<()> {
+    fn what_cannot_be_read_is_not_damaged() -> Result<(), BoxError> {
         let folder = tempfile::tempdir()?;
         // A folder can be opened but not read.
         for path in [folder.path().to_path_buf(), folder.path().join("none.safetensors")] {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn any_changed_byte_and_any_cut_is_seen() -> Result<()> {
+    fn any_changed_byte_and_any_cut_is_seen() -> Result<(), BoxError> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("it.safetensors");
         let bytes = small(&path)?;

@@ -12,7 +12,8 @@ pub use kinds::{Choosable, Integer, Plain, Real};
 pub(super) use question::Asked;
 
 use super::Trial;
-use crate::error::Result;
+use crate::any_error::located;
+use crate::error::{Result, TrialError};
 use ferrotune_tuner::space::{Distribution, Scale, Value};
 use question::Question;
 use std::marker::PhantomData;
@@ -141,12 +142,17 @@ impl<T: Integer> IntParameter<'_, T> {
     /// The value in this trial.
     ///
     /// Fails if the range is empty or invalid, or differs from an earlier range of the same name, or exceeds `i64`.
+    #[track_caller]
     pub fn get(self) -> Result<T> {
+        located(self.value())
+    }
+
+    fn value(self) -> Result<T, TrialError> {
         let wide = |value: T| value.try_into().map_err(|_| self.question.too_large(&value));
         let step = self.step.map_or(Ok(1), wide)?;
         let distribution = Distribution::Int { low: wide(self.low)?, high: wide(self.high)?, step, scale: self.scale };
         let value = self.question.whole(&distribution, self.default.map(wide).transpose()?)?;
-        Ok(T::try_from(value).map_err(|_| self.question.mismatch(&value))?)
+        T::try_from(value).map_err(|_| self.question.mismatch(&value))
     }
 }
 
@@ -154,12 +160,13 @@ impl<T: Real> FloatParameter<'_, T> {
     /// The value in this trial.
     ///
     /// Fails if the range is empty or invalid, or differs from an earlier range of the same name.
+    #[track_caller]
     pub fn get(self) -> Result<T> {
         let step = self.step.map(Real::to_f64);
         let bound = |bound: T| if step.is_some() { decimal(bound.to_f64()) } else { bound.to_f64() };
         let (low, high) = (bound(self.low), bound(self.high));
         let distribution = Distribution::Float { low, high, step: step.map(decimal), scale: self.scale };
-        self.question.real(&distribution, self.default.map(Real::to_f64)).map(T::from_f64)
+        located(self.question.real(&distribution, self.default.map(Real::to_f64)).map(T::from_f64))
     }
 }
 
@@ -202,10 +209,10 @@ impl<T: Choosable> ChoiceParameter<'_, T> {
         self
     }
 
-    fn ask<V>(self, read: impl FnOnce(&Value) -> Option<V>) -> Result<V> {
+    fn ask<V>(self, read: impl FnOnce(&Value) -> Option<V>) -> Result<V, TrialError> {
         let distribution = Distribution::Choice { values: self.values, is_ordered: self.is_ordered };
         let value = self.question.ask(&distribution, self.default)?;
-        Ok(read(&value).ok_or_else(|| self.question.mismatch(&value))?)
+        read(&value).ok_or_else(|| self.question.mismatch(&value))
     }
 }
 
@@ -213,7 +220,8 @@ impl<T: Plain> ChoiceParameter<'_, T> {
     /// The value in this trial.
     ///
     /// Fails if the list is empty, or if a parameter of this name had another kind before.
+    #[track_caller]
     pub fn get(self) -> Result<T> {
-        self.ask(T::from_value)
+        located(self.ask(T::from_value))
     }
 }

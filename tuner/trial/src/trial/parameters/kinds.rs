@@ -1,6 +1,7 @@
 //! The types of parameters, and the conversion of their values.
 
 use super::ChoiceParameter;
+use crate::any_error::located;
 use crate::error::Result;
 use ferrotune_tuner::space::Value;
 use std::fmt;
@@ -93,11 +94,12 @@ macro_rules! strings {
             /// The value in this trial.
             ///
             /// Fails if the list is empty, or if a parameter of this name had another kind before.
+            #[track_caller]
             pub fn get(self) -> Result<String> {
-                self.ask(|value| match value {
+                located(self.ask(|value| match value {
                     Value::Text(text) => Some(text.clone()),
                     _ => None,
-                })
+                }))
             }
         }
     )*};

@@ -2,7 +2,7 @@
 
 use super::super::Trial;
 use crate::connection::unexpected;
-use crate::error::{Result, TrialError};
+use crate::error::TrialError;
 use crate::place::place;
 use ferrotune_tuner::space::{Distribution, Value};
 use ferrotune_tuner::wire::{Reply, Request};
@@ -49,18 +49,18 @@ impl<'a> Question<'a> {
     }
 
     /// A whole number in this trial.
-    pub(super) fn whole(&self, distribution: &Distribution, default: Option<i64>) -> Result<i64> {
+    pub(super) fn whole(&self, distribution: &Distribution, default: Option<i64>) -> Result<i64, TrialError> {
         match self.ask(distribution, default.map(Value::Int))? {
             Value::Int(value) => Ok(value),
-            value => Err(self.mismatch(&value).into()),
+            value => Err(self.mismatch(&value)),
         }
     }
 
     /// A real number in this trial.
-    pub(super) fn real(&self, distribution: &Distribution, default: Option<f64>) -> Result<f64> {
+    pub(super) fn real(&self, distribution: &Distribution, default: Option<f64>) -> Result<f64, TrialError> {
         match self.ask(distribution, default.map(Value::Float))? {
             Value::Float(value) => Ok(value),
-            value => Err(self.mismatch(&value).into()),
+            value => Err(self.mismatch(&value)),
         }
     }
 

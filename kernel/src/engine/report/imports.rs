@@ -1,0 +1,90 @@
+//! The `use` line that brings a name of candle or of Ferrotune. rustc suggests none for a crate that no line of the notebook names.
+
+use crate::diagnostic;
+use evcxr::CompilationError;
+
+/// Brings all that a notebook which trains needs.
+pub(super) const PRELUDE: &str = "use ferrotune::prelude::*;";
+
+/// Names that notebooks use, after the path that has them.
+const NAMES: [(&str, &[&str]); 4] = [
+    ("candle_core", &["D", "DType", "Device", "IndexOp", "Shape", "Tensor", "Var", "WithDType"]),
+    (
+        "candle_nn",
+        &[
+            "Activation",
+            "BatchNorm",
+            "Conv1d",
+            "Conv1dConfig",
+            "Conv2d",
+            "Conv2dConfig",
+            "Dropout",
+            "Embedding",
+            "Func",
+            "GRU",
+            "GroupNorm",
+            "Init",
+            "LSTM",
+            "LayerNorm",
+            "Linear",
+            "Module",
+            "ModuleT",
+            "Optimizer",
+            "ParamsAdamW",
+            "RNN",
+            "RmsNorm",
+            "SGD",
+            "Sequential",
+            "VarBuilder",
+            "VarMap",
+            "batch_norm",
+            "conv1d",
+            "conv2d",
+            "embedding",
+            "func",
+            "group_norm",
+            "gru",
+            "init",
+            "layer_norm",
+            "linear",
+            "linear_no_bias",
+            "loss",
+            "lstm",
+            "ops",
+            "rms_norm",
+            "seq",
+        ],
+    ),
+    (
+        "ferrotune",
+        &[
+            "AdamW", "Result", "Trial", "compile", "data", "device", "display", "nn", "optim", "progress", "strategy",
+            "widget", "xla",
+        ],
+    ),
+    ("ferrotune::data", &["Dataset", "Iter", "StandardScaler", "one_hot"]),
+];
+
+/// The codes of errors about a name that nothing declares.
+const UNKNOWN_NAME: [&str; 7] = ["E0405", "E0412", "E0422", "E0425", "E0433", "E0531", "E0574"];
+/// The code of the error about too few arguments of a type: the standard library's `Result` has two.
+const ARGUMENTS: &str = "E0107";
+
+/// The line that an error of the compiler asks for, if it is about such a name.
+pub(super) fn wanted(error: &CompilationError) -> Option<String> {
+    let code = error.code()?;
+    let message = error.message();
+    let name = if UNKNOWN_NAME.contains(&code) {
+        let name = message.split('`').nth(1)?;
+        // A path is of a crate or module that is there.
+        if message.contains("` in this scope") { name.to_owned() } else { return None }
+    } else if code == ARGUMENTS && message.starts_with("enum takes 2 generic arguments") {
+        let text = &diagnostic::primary_span(&error.json)?["text"][0];
+        let (start, end) = (diagnostic::index(text, "highlight_start")?, diagnostic::index(text, "highlight_end")?);
+        text["text"].as_str()?.chars().take(end).skip(start).collect()
+    } else {
+        return None;
+    };
+    let (path, _) = NAMES.iter().find(|(_, names)| names.contains(&name.as_str()))?;
+    (code != ARGUMENTS || name == "Result").then(|| format!("use {path}::{name};"))
+}

@@ -1,0 +1,105 @@
+//! The error of an objective: any error, with the place of the `?` at which it became the objective's.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::ops::Deref;
+use std::panic::Location;
+
+/// Any error, as the library's own functions return it: the caller's `?` gives it its place.
+pub type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// Any error, or a text, and where it came into a function whose result is a [`Result`](crate::Result).
+///
+/// `?` and `into()` make it of errors of candle, of this crate and of all others, and of texts. `{}` shows the error;
+/// `{:#}` and `{:?}` show its place, too. It dereferences to the error itself, for `source()` and `downcast_ref()`.
+///
+/// ```
+/// # use ferrotune_trial::Result;
+/// fn rows(text: &str) -> Result<usize> {
+///     let rows: usize = text.trim().parse()?;
+///     if rows == 0 { Err("there are no rows")? }
+///     Ok(rows)
+/// }
+/// let error = rows("many").unwrap_err();
+/// assert_eq!(error.to_string(), "invalid digit found in string");
+/// assert!(error.downcast_ref::<std::num::ParseIntError>().is_some() && error.place().line() > 0);
+/// assert_eq!(rows("0").unwrap_err().to_string(), "there are no rows");
+/// ```
+pub struct Error {
+    source: BoxError,
+    place: &'static Location<'static>,
+}
+
+impl Error {
+    /// Where the error came into the first function that returns it as this type: the file, line and column of a `?` or an
+    /// `into()`.
+    pub fn place(&self) -> &'static Location<'static> {
+        self.place
+    }
+
+    /// The error without its place.
+    pub fn into_source(self) -> BoxError {
+        self.source
+    }
+}
+
+/// The result of a function of the library, whose error gets the place of the function's call.
+#[doc(hidden)]
+#[track_caller]
+pub fn located<T, E: Into<BoxError>>(result: Result<T, E>) -> Result<T, Error> {
+    match result {
+        Ok(value) => Ok(value),
+        Err(error) => Err(Error::from(error)),
+    }
+}
+
+// An implementation of the standard library's `Error` would exclude this one, without which a text is no error.
+impl<E: Into<BoxError>> From<E> for Error {
+    #[track_caller]
+    fn from(source: E) -> Error {
+        Error { source: source.into(), place: Location::caller() }
+    }
+}
+
+impl From<Error> for Box<dyn StdError> {
+    fn from(error: Error) -> Box<dyn StdError> {
+        error.source
+    }
+}
+
+impl Deref for Error {
+    type Target = dyn StdError + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.source
+    }
+}
+
+impl AsRef<dyn StdError + Send + Sync> for Error {
+    fn as_ref(&self) -> &(dyn StdError + Send + Sync + 'static) {
+        &*self.source
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.source, formatter)?;
+        if formatter.alternate() { write!(formatter, "{PLACE}{}", self.place) } else { Ok(()) }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}{PLACE}{}", self.source, self.place)
+    }
+}
+
+/// What stands before the place of an error.
+const PLACE: &str = "\n    at ";
+
+/// The text of an error of this type as `{:#}` shows it, and its place; none for an error of another type.
+#[doc(hidden)]
+pub fn place_in<T>(shown: impl FnOnce() -> String) -> Option<String> {
+    let is_ours = std::any::type_name::<T>() == std::any::type_name::<Error>();
+    is_ours.then(shown)?.rsplit_once(PLACE).map(|(_, place)| place.to_owned())
+}
