@@ -48,6 +48,7 @@ mod tests;
 mod timing;
 mod tpu_check;
 mod undo;
+mod unkept;
 mod variables;
 mod warnings;
 mod watch;
@@ -207,9 +208,15 @@ impl Engine {
         }
         self.link.will_run(self.notebook.count, &padded, &source);
         let before = self.undo.now.clone();
-        let result = self.evaluate(&source);
+        let result = self.evaluate(&source).map_err(|error| match error {
+            Error::Message(text) => Error::Message(unkept::reason(&text, &padded).unwrap_or(text)),
+            error => error,
+        });
         let has_run = result.is_ok();
-        let concluded = self.conclude(result, |errors| report::compilation(errors, &source, |_| true, &insertions));
+        let concluded = self.conclude(result, |errors| {
+            let failure = || report::compilation(errors, &source, |_| true, &insertions);
+            syntax::of_python(&padded).unwrap_or_else(failure)
+        });
         self.show_warnings(&padded, &source, &insertions);
         if has_run
             && concluded.is_err()

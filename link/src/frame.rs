@@ -75,6 +75,8 @@ pub enum KernelFrame {
         device: String,
         /// The seed that was given to `ferrotune::seed`.
         seed: Option<u64>,
+        /// Where the search begins, as `file:line:column`: a place in the objective's source.
+        location: String,
     },
     /// What a supervisor makes of a frame that the kernel answers.
     Asked {

@@ -1,5 +1,8 @@
 //! Why a cell's magics cannot be carried out. Each error is one line, names what is wrong and shows the cure.
 
+/// A usage of more characters hides the mistake behind which it stands.
+const LONGEST_USAGE: usize = 200;
+
 /// A cell that cannot be parsed. The text leaves out the line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.text())]
@@ -86,6 +89,10 @@ impl MagicError {
             Problem::UnknownOption { nearest, .. } => did_you_mean(nearest),
             _ => "; ".to_owned(),
         };
+        if usage.len() > LONGEST_USAGE {
+            let magic = usage.split(' ').next().unwrap_or_default();
+            return format!("{separator}{magic}? lists all options");
+        }
         format!("{separator}usage: {usage}")
     }
 }

@@ -288,8 +288,10 @@ pub(crate) fn nearest(typed: &str, known: impl Iterator<Item = &'static str>) ->
     known
         .filter_map(|name| {
             let distance = strsim::osa_distance(&typed, &bare(name));
-            let is_beginning = typed.chars().count() >= 3 && bare(name).starts_with(&typed);
-            (distance <= allowed || is_beginning).then_some((!is_beginning, distance, name))
+            let is_long = typed.chars().count() >= 3;
+            let is_beginning = is_long && bare(name).starts_with(&typed);
+            let is_end = is_long && bare(name).ends_with(&format!("-{typed}"));
+            (distance <= allowed || is_beginning || is_end).then_some((!is_beginning, distance, name))
         })
         .min()
         .map(|(_, _, name)| name)

@@ -255,7 +255,8 @@ pub fn failed(message: String, location: String) {
 /// that of the `?`.
 #[track_caller]
 pub fn place_of<T>(_error: &T, shown: impl FnOnce() -> String) -> String {
-    ferrotune_trial::place_in::<T>(shown).unwrap_or_else(|| Location::caller().to_string())
+    let here = Location::caller();
+    ferrotune_trial::place_in::<T>(shown).unwrap_or_else(|| here.to_string())
 }
 
 /// Prints to the standard error with the place in the notebook that a location means, and as it is where there is no kernel.

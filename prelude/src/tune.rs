@@ -5,6 +5,7 @@ use ferrotune_link::{Answer, KernelFrame, connection};
 use ferrotune_trial::shared::{Pack, ShareError};
 use ferrotune_trial::{Result, Share, Trial, given_seed};
 use std::os::fd::AsRawFd;
+use std::panic::Location;
 
 pub use ferrotune_trial::{Shared, in_cell, run_objective};
 
@@ -18,10 +19,12 @@ pub fn objective<R>(trial: &Trial, body: impl FnOnce(&Trial) -> Result<R>) -> Re
 
 /// Hands a search to the kernel; `entry` is a function of the calling cell, and `share` shares variables with the trials. If that
 /// fails, so does the cell.
+#[track_caller]
 pub fn start(entry: extern "C" fn() -> i32, share: &mut dyn FnMut(&mut Launch)) {
+    let location = Location::caller().to_string();
     let mut launch = Launch { entry: entry as usize, pack: Pack::new(), shared: 0, error: None };
     share(&mut launch);
-    if let Err(reason) = launch.hand_over() {
+    if let Err(reason) = launch.hand_over(location) {
         device::fail(&reason);
     }
 }
@@ -44,7 +47,7 @@ impl Launch {
         }
     }
 
-    fn hand_over(self) -> std::result::Result<(), String> {
+    fn hand_over(self, location: String) -> std::result::Result<(), String> {
         if let Some(error) = self.error {
             return Err(error.to_string());
         }
@@ -59,6 +62,7 @@ impl Launch {
             shared_fd: shared.as_ref().map(AsRawFd::as_raw_fd),
             device: device::name(),
             seed: given_seed(),
+            location,
         };
         // When the answer comes, the search's supervisor holds the shared data, and this process may close it.
         match connection::send(&frame) {

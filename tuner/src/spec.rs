@@ -266,6 +266,31 @@ pub enum PublishTo {
     Store(String),
 }
 
+/// Lines of an objective's source that are lines of an earlier cell of its notebook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ItemLines {
+    /// The first one, counted from 1.
+    pub line: u32,
+    /// How many there are, at least 1.
+    pub count: u32,
+    /// The number that Jupyter shows beside the cell, if it shows one.
+    pub cell: Option<u32>,
+    /// The cell's line that is the first of them, counted from 1.
+    pub cell_line: u32,
+}
+
+impl ItemLines {
+    /// A line of the source as users find it: `In [3] line 2`.
+    pub fn place(&self, line: u32) -> Option<String> {
+        let offset = line.checked_sub(self.line).filter(|offset| *offset < self.count)?;
+        let line = self.cell_line + offset;
+        Some(match self.cell {
+            Some(cell) => format!("In [{cell}] line {line}"),
+            None => format!("line {line} of an earlier cell"),
+        })
+    }
+}
+
 /// How the trials of a search are run: side by side, with what share of the machine, how often again, and what is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -294,6 +319,9 @@ pub struct Supervision {
     pub background: bool,
     /// Libraries that the objective was linked with, for a machine that does not have them.
     pub libraries: Vec<PathBuf>,
+    /// Where in the objective's source items of the notebook's earlier cells are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub items: Vec<ItemLines>,
     /// After so many trials a worker that stays is replaced by a new one, at least 1.
     pub worker_trials: u64,
     /// How long a worker that stays may take to leave before it is killed, in seconds.
@@ -324,6 +352,7 @@ impl Default for Supervision {
             debug_nans: false,
             background: false,
             libraries: Vec::new(),
+            items: Vec::new(),
             worker_trials: 50,
             grace_s: 20,
             heartbeat_s: 30,

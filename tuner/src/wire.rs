@@ -5,7 +5,7 @@
 
 use crate::record::{DeviceUse, Ending, metrics_by_step};
 use crate::space::{Distribution, Value};
-use crate::spec::{Objective, one_or_several};
+use crate::spec::{ItemLines, Objective, one_or_several};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -211,6 +211,9 @@ pub struct Assignment {
     /// Whether the operation that makes the first NaN or infinity ends the trial.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub debug_nans: bool,
+    /// Where in the objective's source items of the notebook's earlier cells are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub items: Vec<ItemLines>,
     /// The metrics that earlier workers of this trial have reported, by step.
     #[serde(deserialize_with = "metrics_by_step")]
     pub reported: BTreeMap<u64, BTreeMap<String, Option<f64>>>,

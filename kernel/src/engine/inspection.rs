@@ -2,6 +2,7 @@
 //! known after each cell.
 
 mod analysed;
+mod callee;
 mod crates;
 mod hover;
 mod knowledge;

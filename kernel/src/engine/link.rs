@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use ferrotune_link::{
     Answer, CellEnding, Stream, SupervisorOrder, SupervisorReply, SupervisorRequest, Surroundings, wire,
 };
+use ferrotune_tuner::spec::ItemLines;
 use limit::Limit;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -73,6 +74,7 @@ pub(super) struct TuneRequest {
     pub(super) shared_fd: Option<i32>,
     pub(super) device: String,
     pub(super) seed: Option<u64>,
+    pub(super) items: Vec<ItemLines>,
 }
 
 /// Begins a search and returns the answer for the cell.

@@ -98,6 +98,9 @@ impl Objective {
                 format!("the objective uses the notebook's variable `{name}`, which must be sent to the trials:"),
             );
         }
+        if errors.iter().any(|error| error.code() == Some("E0631")) {
+            failure.text = format!("{}; the objective takes the trial as `|trial|` or `|trial: &Trial|`", failure.text);
+        }
         failure
     }
 }

@@ -56,9 +56,13 @@ impl SplitCell {
     /// The place of a generated line, counted from 1; none if it is not of this cell.
     pub(super) fn place(&self, generated: &[&str], line: usize) -> Option<Place> {
         let index = line.checked_sub(1).filter(|index| *index < generated.len())?;
+        let found = self.0.iter().filter_map(|segment| Some((segment, segment.start_in(generated, index)?)));
+        let found: Vec<(&Segment, usize)> = found.collect();
+        if found.is_empty() {
+            return None;
+        }
         let statements = generated.iter().position(|line| line.starts_with(STATEMENTS)).unwrap_or(generated.len());
-        let found = self.0.iter().filter(|segment| segment.is_item == (index < statements));
-        let found = found.filter_map(|segment| Some((segment, segment.start_in(generated, index)?)));
+        let found = found.into_iter().filter(|(segment, _)| segment.is_item == (index < statements));
         // A short one may be a line of a long one.
         let (segment, start) = found.max_by_key(|(segment, _)| segment.lines.len())?;
         let segment = self.same(segment, generated, start)?;
@@ -107,6 +111,22 @@ pub(super) fn declared(cell: &str) -> Vec<String> {
         within.filter_map(|name| name.name().map(|name| name.to_string())).collect::<Vec<_>>()
     });
     names.collect()
+}
+
+/// The statement that keeps a closure of a cell in a box, if the cell declares one of this name.
+pub(super) fn boxed_closure(cell: &str, name: &str) -> Option<String> {
+    let statements = statements(cell.get(length_above(cell)..)?);
+    let mut lets = statements.into_iter().filter_map(ast::LetStmt::cast);
+    let (statement, closure) = lets.find_map(|statement| {
+        let pattern = statement.pat()?.syntax().text().to_string();
+        let closure = ast::ClosureExpr::cast(statement.initializer()?.syntax().clone())?;
+        (pattern.trim_start_matches("mut ") == name).then_some((statement, closure))
+    })?;
+    let types = closure.param_list().into_iter().flat_map(|list| list.params());
+    let types: Vec<String> =
+        types.map(|param| param.ty().map_or_else(|| "_".to_owned(), |kind| kind.syntax().text().to_string())).collect();
+    let (pattern, closure) = (statement.pat()?, closure.syntax().text());
+    Some(format!("let {}: Box<dyn Fn({}) -> _> = Box::new({closure});", pattern.syntax().text(), types.join(", ")))
 }
 
 /// How many bytes stand above the Rust of a cell.

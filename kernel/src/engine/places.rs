@@ -1,7 +1,8 @@
 //! The cells that have run, by which a place in a generated source is one in the notebook: `In [3] line 2`.
 
-use super::place::SplitCell;
+use super::place::{Place, SplitCell};
 use crate::compile::generated_source;
+use ferrotune_tuner::spec::ItemLines;
 use std::collections::HashMap;
 
 /// The cells of a notebook in the order in which they ran.
@@ -57,11 +58,38 @@ impl Places {
         found
     }
 
+    /// Where items of earlier cells are in the generated source that has a location, `file:line:column`, behind its items.
+    pub(super) fn items(&self, location: &str) -> Vec<ItemLines> {
+        let Some((source, end)) = generated_source(location) else { return Vec::new() };
+        let generated: Vec<&str> = source.lines().collect();
+        let mut items: Vec<ItemLines> = Vec::new();
+        for line in 1..end {
+            let Some((_, cell, place)) = self.cell_of(&generated, line) else { continue };
+            let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+            let (line, cell_line) = (number(line), number(place.line));
+            match items.last_mut() {
+                Some(last)
+                    if last.cell == cell.number
+                        && last.line + last.count == line
+                        && last.cell_line + last.count == cell_line =>
+                {
+                    last.count += 1;
+                }
+                _ => items.push(ItemLines { line, count: 1, cell: cell.number, cell_line }),
+            }
+        }
+        items
+    }
+
+    /// The last cell that has a line of a generated source, and the place there.
+    fn cell_of(&self, generated: &[&str], line: usize) -> Option<(usize, &Ran, Place)> {
+        let cells = self.cells.iter().enumerate().rev();
+        cells.filter_map(|(at, cell)| Some((at, cell, cell.split.place(generated, line)?))).next()
+    }
+
     fn find_line(&self, source: &str, line: usize) -> Option<Found> {
         let generated: Vec<&str> = source.lines().collect();
-        let cells = self.cells.iter().enumerate().rev();
-        let (at, cell, place) =
-            cells.filter_map(|(at, cell)| Some((at, cell, cell.split.place(&generated, line)?))).next()?;
+        let (at, cell, place) = self.cell_of(&generated, line)?;
         let name = match cell.number {
             _ if at >= self.earlier => format!("line {} of the cell", place.line),
             Some(number) => format!("In [{number}] line {}", place.line),

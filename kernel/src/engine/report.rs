@@ -5,6 +5,7 @@ mod imports;
 
 use super::insertions::Insertions;
 use super::places::Found;
+use super::unkept;
 use crate::diagnostic;
 use crate::failure::{BLUE, ErrorName, Failure, PLAIN, RED};
 use evcxr::CompilationError;
@@ -13,7 +14,13 @@ use ferrotune_machine::format::bytes;
 use ferrotune_tuner::record::signal_name;
 
 /// Beginnings of the compiler's notes that do not help in a notebook: about the compiler, or about deleted files.
-const IDLE_NOTES: [&str; 3] = ["this error originates in the", "the full ", "consider using `--verbose`"];
+const IDLE_NOTES: [&str; 4] = [
+    "this error originates in the",
+    "the full ",
+    "consider using `--verbose`",
+    // They name a private place of a library.
+    "required by a bound in `ferrotune",
+];
 
 /// The cell process has ended, and the variables are lost.
 pub(super) fn died(ending: &CellEnding) -> Failure {
@@ -88,10 +95,19 @@ pub(super) fn compilation(
     // The compiler reports warnings, too. If it reports no error, a warning must be the reason.
     let has_error = errors.iter().any(|error| error.level() == "error");
     for error in errors.iter().filter(|error| error.level() == "error" || !has_error) {
+        let message = error.message();
+        let message = unkept::reason(&message, source).unwrap_or(message);
         let head = match error.code() {
-            Some(code) => format!("error[{code}]: {}", error.message()),
-            None => format!("error: {}", cargo::reason(&error.message()).unwrap_or_else(|| error.message())),
+            Some(code) => format!("error[{code}]: {message}"),
+            None => format!("error: {}", cargo::reason(&message).unwrap_or(message)),
         };
+        // The compiler may have the same to say of another part of what was generated.
+        let head_line = format!("{RED}{head}{PLAIN}");
+        if error.spanned_messages().iter().all(|message| !message.span.is_some_and(|span| visible(span.start_line)))
+            && traceback.contains(&head_line)
+        {
+            continue;
+        }
         let place =
             error.primary_spanned_message().and_then(|message| message.span).filter(|span| visible(span.start_line));
         let head = head.strip_prefix("error: error: ").map(|rest| format!("error: {rest}")).unwrap_or(head);
@@ -116,7 +132,7 @@ pub(super) fn compilation(
             same.all(|(own, number)| insertions.original_line(number, own) == own)
         };
         // Those of rustc are about a foreign crate, or another type of that name.
-        let helps = helps(error, is_own).filter(|_| import.is_none());
+        let helps = helps(error, &visible, is_own).filter(|_| import.is_none());
         traceback.extend(helps.map(|help| format!("{BLUE}help{PLAIN}: {help}")));
     }
     if wants_import {
@@ -175,8 +191,15 @@ fn notes(error: &CompilationError) -> impl Iterator<Item = &str> {
 }
 
 /// The compiler's suggestions, each with the line as it would be then, if the line `is_own`.
-fn helps(error: &CompilationError, is_own: impl Fn(&str) -> bool) -> impl Iterator<Item = String> {
+fn helps(
+    error: &CompilationError,
+    visible: impl Fn(usize) -> bool,
+    is_own: impl Fn(&str) -> bool,
+) -> impl Iterator<Item = String> {
     let children = error.json["children"].as_array().into_iter().flatten().filter(|child| child["level"] == "help");
+    // One about generated lines is of no use.
+    let children =
+        children.filter(move |child| diagnostic::number(&child["spans"][0], "line_start").is_none_or(&visible));
     children.filter_map(move |child| {
         let message = child["message"].as_str()?;
         if let Some(name) =

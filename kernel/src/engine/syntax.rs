@@ -31,6 +31,37 @@ pub(super) fn check_operands(cell: &str) -> Result<(), Failure> {
     }
 }
 
+/// The error of the first line that is Python, in a cell that does not compile.
+pub(super) fn of_python(cell: &str) -> Option<Failure> {
+    let mut start = 0;
+    for line in cell.split_inclusive('\n') {
+        let text = line.trim();
+        if let Some(cure) = cure_of_python(text) {
+            let at = start + line.len() - line.trim_start().len();
+            return Some(failure(cell, at, &format!("this line is Python, and cells are Rust; {cure}")));
+        }
+        start += line.len();
+    }
+    None
+}
+
+fn cure_of_python(line: &str) -> Option<&'static str> {
+    let is_import = line.starts_with("import ") || line.starts_with("from ") && line.contains(" import ");
+    if is_import && !line.ends_with(';') {
+        return Some("`use path::Name;` brings a name, `:dep NAME` adds a crate, and arrays are candle_core::Tensor");
+    }
+    let first = line.split([' ', ':', '(']).next().unwrap_or_default();
+    match first {
+        _ if !line.ends_with(':') => None,
+        "def" => Some("a function is `fn name(x: f64) -> f64 { … }`"),
+        "class" => Some("a class is a struct with an `impl`"),
+        "for" | "while" | "if" | "elif" | "else" | "with" | "try" | "except" => {
+            Some("a block stands in braces, as in `for i in 0..3 { … }`")
+        }
+        _ => None,
+    }
+}
+
 fn failure(cell: &str, at: usize, message: &str) -> Failure {
     let (above, rest) = cell.split_at(at);
     let head = format!("error: {message}");
@@ -62,6 +93,24 @@ mod tests {
             assert_eq!(failure.text, expected);
         }
         assert_eq!(check_brackets("f(\"(\")", &ferrotune_magics::split("f(\"(\")").ending), Ok(()));
+    }
+
+    #[test]
+    fn python_is_told_from_rust() {
+        for (cell, expected) in [
+            ("import numpy as np", "(line 1, column 1)"),
+            ("let a = 1;\nfrom numpy import array", "(line 2, column 1)"),
+            ("let ä = 1;\n  def f(x):\n    return x", "(line 2, column 3)"),
+            ("for i in range(3):\n    print(i)", "(line 1, column 1)"),
+        ] {
+            let text = of_python(cell).unwrap().text;
+            assert!(text.starts_with("error: this line is Python") && text.ends_with(expected), "{text}");
+        }
+        for rust in
+            ["'outer: for i in 0..3 {\n}", "let import = 1;", "match x {\n  1 =>\n    2,\n}", "struct S { a: u8 }"]
+        {
+            assert!(of_python(rust).is_none(), "{rust}");
+        }
     }
 
     #[test]

@@ -124,8 +124,8 @@ fn variables_of_a_type_that_is_defined_anew_are_dropped_and_the_cell_runs_again(
         ran("let p = ::std::string::String::new(); ::std::mem::drop(p);\n").knows(&["q"]),
         ran("p.x").value("1"),
     ];
-    let expected =
-        "stderr: the variable p was dropped: its type has been defined anew since it was made, or its value is gone";
+    let expected = "stderr: the variable p was dropped: its type has been defined anew since it was made, or its value is gone; run the cell \
+         that makes it again to have it";
     table.check("p.x", rows, [expected, "result: 1", "done"]);
     assert_eq!(table.orders(), ["begin 2", "sync", "skip", "begin", "sync"]);
 }

@@ -58,8 +58,14 @@ fn warning_lines(
     let advice = children.filter_map(|child| Some((child["level"].as_str()?, child["message"].as_str()?)));
     // Each note that names the lint tells only where it is set.
     let advice = advice.filter(|(_, message)| !message.contains("on by default"));
-    lines.extend(advice.map(|(level, message)| format!("{BLUE}{level}{PLAIN}: {message}")));
+    lines.extend(advice.map(|(level, message)| format!("{BLUE}{level}{PLAIN}: {}", heeded(message))));
     Some(lines)
+}
+
+/// rustc's advice for a result that nobody looks at hides the error. A `?` does not, and lets a trial be pruned.
+fn heeded(advice: &str) -> &str {
+    let ignores = advice.starts_with("use `let _ = ...` to ignore");
+    if ignores { "write `?` behind it, so that its error ends the cell, or the trial as it should" } else { advice }
 }
 
 #[cfg(test)]
@@ -90,7 +96,7 @@ mod tests {
             "warning: unused `Result` that must be used (line 1, column 12)",
             "   1 | let a = 1; call();",
             "     |            ^^^^^^",
-            "help: use `let _ = ...` to ignore the resulting value",
+            "help: write `?` behind it, so that its error ends the cell, or the trial as it should",
         ];
         assert_eq!(lines, expected);
         assert_eq!(shown("let a = 1;"), None);

@@ -168,30 +168,30 @@ fn a_bad_objective_shows_both_directions() {
             "%%tune --objective a:max --storage sqlite:///a.db --publish /folder\n|trial| {}",
         ],
         expect![[r#"
-            1: %%tune needs --objective NAME:max|min,…; usage: USAGE
-            1: --objective needs a value: --objective NAME:max|min,…; usage: USAGE
-            1: --objective needs a value: --objective NAME:max|min,…; usage: USAGE
-            1: --objective val_accuracy: the direction is missing; write --objective val_accuracy:max or --objective val_accuracy:min; usage: USAGE
-            1: --objective val_accuracy:biggest: the direction is min or max, as in --objective val_accuracy:max; usage: USAGE
-            1: --objective val_accuracy:: the direction is min or max, as in --objective val_accuracy:max; usage: USAGE
-            1: --objective :max: the metric's name is missing, as in --objective val_accuracy:max; usage: USAGE
-            1: --objective "": give a value that is not blank; usage: USAGE
-            1: --objective a:max,b: the direction is missing; write --objective b:max or --objective b:min; usage: USAGE
-            1: --objective a:max,: the direction is missing; write --objective val_accuracy:max or --objective val_accuracy:min; usage: USAGE
-            1: --objective a:max:worst: worst is none of best, last and mean, as in --objective a:max:last; usage: USAGE
-            1: --objective is given twice; write all of it once, with commas between; usage: USAGE
-            1: --constraint size: a constraint is a metric and its bound, as in --constraint "latency<=10"; usage: USAGE
-            1: --constraint size<=ten: the bound "ten" is not a number; usage: USAGE
-            1: --constraint <=3: a constraint is a metric and its bound, as in --constraint "latency<=10"; usage: USAGE
-            1: --fix lr: "lr" is not a parameter and its value, as in lr=0.01; usage: USAGE
-            1: --enqueue lr=1;: "" is not a parameter and its value, as in lr=0.01; usage: USAGE
-            1: --tune-only lr,,b: a name is missing between the commas; usage: USAGE
-            1: --executions 0: give at least 1; usage: USAGE
-            1: --workers needs --on LAUNCHER; usage: USAGE
-            1: --on needs --storage URL; usage: USAGE
-            1: --publish needs --storage URL; usage: USAGE
-            1: --publish https://host/folder: no store; write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///FOLDER, or leave it out for the study's database; usage: USAGE
-            1: --publish /folder: no store; write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///FOLDER, or leave it out for the study's database; usage: USAGE"#]],
+            1: %%tune needs --objective NAME:max|min,…; %tune? lists all options
+            1: --objective needs a value: --objective NAME:max|min,…; %tune? lists all options
+            1: --objective needs a value: --objective NAME:max|min,…; %tune? lists all options
+            1: --objective val_accuracy: the direction is missing; write --objective val_accuracy:max or --objective val_accuracy:min; %tune? lists all options
+            1: --objective val_accuracy:biggest: the direction is min or max, as in --objective val_accuracy:max; %tune? lists all options
+            1: --objective val_accuracy:: the direction is min or max, as in --objective val_accuracy:max; %tune? lists all options
+            1: --objective :max: the metric's name is missing, as in --objective val_accuracy:max; %tune? lists all options
+            1: --objective "": give a value that is not blank; %tune? lists all options
+            1: --objective a:max,b: the direction is missing; write --objective b:max or --objective b:min; %tune? lists all options
+            1: --objective a:max,: the direction is missing; write --objective val_accuracy:max or --objective val_accuracy:min; %tune? lists all options
+            1: --objective a:max:worst: worst is none of best, last and mean, as in --objective a:max:last; %tune? lists all options
+            1: --objective is given twice; write all of it once, with commas between; %tune? lists all options
+            1: --constraint size: a constraint is a metric and its bound, as in --constraint "latency<=10"; %tune? lists all options
+            1: --constraint size<=ten: the bound "ten" is not a number; %tune? lists all options
+            1: --constraint <=3: a constraint is a metric and its bound, as in --constraint "latency<=10"; %tune? lists all options
+            1: --fix lr: "lr" is not a parameter and its value, as in lr=0.01; %tune? lists all options
+            1: --enqueue lr=1;: "" is not a parameter and its value, as in lr=0.01; %tune? lists all options
+            1: --tune-only lr,,b: a name is missing between the commas; %tune? lists all options
+            1: --executions 0: give at least 1; %tune? lists all options
+            1: --workers needs --on LAUNCHER; %tune? lists all options
+            1: --on needs --storage URL; %tune? lists all options
+            1: --publish needs --storage URL; %tune? lists all options
+            1: --publish https://host/folder: no store; write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///FOLDER, or leave it out for the study's database; %tune? lists all options
+            1: --publish /folder: no store; write s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///FOLDER, or leave it out for the study's database; %tune? lists all options"#]],
     );
 }
 
@@ -223,28 +223,28 @@ fn a_bad_option_names_itself_and_the_usage() {
             "--",
         ],
         expect![[r#"
-            1: --max-trials 0: give at least 1; usage: USAGE
-            1: --max-trials ten: not a whole number; usage: USAGE
-            1: --max-trials -3: not a whole number; usage: USAGE
-            1: --max-trials needs a value: --max-trials N; usage: USAGE
-            1: unknown option --max-trial; did you mean --max-trials? usage: USAGE
-            1: --max-trials 99999999999999999999: too large; usage: USAGE
-            1: --seed +1: not a whole number; usage: USAGE
-            1: --seed 1.5: not a whole number; usage: USAGE
-            1: --seed is given twice; keep one; usage: USAGE
-            1: --overwrite takes no value, but got yes; usage: USAGE
-            1: --timeout soon: not a duration; write it as 90s, 10m, 2h or 1d; usage: USAGE
-            1: --timeout 0: give more than 0; usage: USAGE
-            1: --trial-timeout 1y: not a duration; write it as 90s, 10m, 2h or 1d; usage: USAGE
-            1: --memory much: not a size; write it as 512MiB, 4GiB, 4GB or a number of bytes; usage: USAGE
-            1: --memory 0: give more than 0; usage: USAGE
-            1: --memory 4XB: not a size; write it as 512MiB, 4GiB, 4GB or a number of bytes; usage: USAGE
-            1: --project ../up: a project is a name, not a path; the folder above it is --directory; usage: USAGE
-            1: --project "": give a value that is not blank; usage: USAGE
-            1: --directory " ": give a value that is not blank; usage: USAGE
-            1: the quote " has no end; usage: USAGE
-            1: unexpected argument stray; usage: USAGE
-            1: unknown option --; usage: USAGE"#]],
+            1: --max-trials 0: give at least 1; %tune? lists all options
+            1: --max-trials ten: not a whole number; %tune? lists all options
+            1: --max-trials -3: not a whole number; %tune? lists all options
+            1: --max-trials needs a value: --max-trials N; %tune? lists all options
+            1: unknown option --max-trial; did you mean --max-trials? %tune? lists all options
+            1: --max-trials 99999999999999999999: too large; %tune? lists all options
+            1: --seed +1: not a whole number; %tune? lists all options
+            1: --seed 1.5: not a whole number; %tune? lists all options
+            1: --seed is given twice; keep one; %tune? lists all options
+            1: --overwrite takes no value, but got yes; %tune? lists all options
+            1: --timeout soon: not a duration; write it as 90s, 10m, 2h or 1d; %tune? lists all options
+            1: --timeout 0: give more than 0; %tune? lists all options
+            1: --trial-timeout 1y: not a duration; write it as 90s, 10m, 2h or 1d; %tune? lists all options
+            1: --memory much: not a size; write it as 512MiB, 4GiB, 4GB or a number of bytes; %tune? lists all options
+            1: --memory 0: give more than 0; %tune? lists all options
+            1: --memory 4XB: not a size; write it as 512MiB, 4GiB, 4GB or a number of bytes; %tune? lists all options
+            1: --project ../up: a project is a name, not a path; the folder above it is --directory; %tune? lists all options
+            1: --project "": give a value that is not blank; %tune? lists all options
+            1: --directory " ": give a value that is not blank; %tune? lists all options
+            1: the quote " has no end; %tune? lists all options
+            1: unexpected argument stray; %tune? lists all options
+            1: unknown option --; %tune? lists all options"#]],
     );
 }
 
@@ -261,8 +261,8 @@ fn something_to_run_is_needed() {
             "%time for i in 0..3 {",
         ],
         expect![[r#"
-            1: %%tune has nothing to run; usage: USAGE
-            1: %%tune has nothing to run; usage: USAGE
+            1: %%tune has nothing to run; %tune? lists all options
+            1: %%tune has nothing to run; %tune? lists all options
             1: %%time has nothing to run; usage: %time STATEMENT, or %%time on the first line of a cell
             1: %%time has nothing to run; usage: %time STATEMENT, or %%time on the first line of a cell
             1: %time has nothing to run; usage: %time STATEMENT, or %%time on the first line of a cell

@@ -122,6 +122,7 @@ impl Search {
             execution,
             profile: self.spec.supervision.profile,
             debug_nans: self.spec.supervision.debug_nans,
+            items: self.spec.supervision.items.clone(),
             reported: record.metrics.clone(),
             objectives: self.spec.objectives.clone(),
             objective: self.spec.objective().clone(),

@@ -6,6 +6,8 @@ use std::panic::Location;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use ferrotune_tuner::spec::ItemLines;
+
 /// The lines of a cell's objective in the compiled file.
 #[derive(Debug)]
 struct Origin {
@@ -20,9 +22,22 @@ impl Origin {
         let is_within = Path::new(file).ends_with(self.file) && self.line < line;
         is_within.then(|| format!("line {} of the cell", line - self.line + self.cell_line))
     }
+
+    fn line_of_item(&self, file: &str, line: u32, items: &[ItemLines]) -> Option<String> {
+        let is_within = Path::new(file).ends_with(self.file);
+        items.iter().filter(|_| is_within).find_map(|lines| lines.place(line))
+    }
 }
 
 static ORIGIN: OnceLock<Origin> = OnceLock::new();
+
+/// Where in the objective's file items of earlier cells are. The trials of a process have one objective.
+static ITEMS: OnceLock<Vec<ItemLines>> = OnceLock::new();
+
+/// Records where in the objective's file items of earlier cells are, so that messages have their places, too.
+pub(crate) fn has_items(items: Vec<ItemLines>) {
+    ITEMS.get_or_init(|| items);
+}
 
 /// Records that line `line` of `file` is line `cell_line` of the objective's cell, and so on for the following lines,
 /// so that messages have the line of the cell. `%%tune` calls it.
@@ -31,19 +46,24 @@ pub fn in_cell(file: &'static str, line: u32, cell_line: u32) {
     ORIGIN.get_or_init(|| Origin { file, line, cell_line });
 }
 
-/// `line 3 of the cell`, if the position is in the objective's cell.
+/// `line 3 of the cell`, if the position is in the objective's cell, or `In [2] line 3`, if it is in an item of an earlier one.
 pub(crate) fn line_of_cell(location: &Location<'_>) -> Option<String> {
-    ORIGIN.get()?.line_of_cell(location.file(), location.line())
+    in_notebook(ORIGIN.get()?, location.file(), location.line())
 }
 
-/// `line 3 of the cell`, for the innermost call of a backtrace that is in the objective's cell.
+fn in_notebook(origin: &Origin, file: &str, line: u32) -> Option<String> {
+    let items = ITEMS.get().map(Vec::as_slice).unwrap_or_default();
+    origin.line_of_cell(file, line).or_else(|| origin.line_of_item(file, line, items))
+}
+
+/// `line 3 of the cell` or `In [2] line 3`, for the innermost call of a backtrace that is in the notebook.
 #[cfg(feature = "plugins")]
 pub(crate) fn place_in_backtrace(backtrace: &Backtrace) -> Option<String> {
     let origin = ORIGIN.get()?;
     // The standard library gives the calls only as text.
     let text = backtrace.to_string();
     let calls = text.lines().filter_map(|line| line.trim_start().strip_prefix("at "));
-    calls.filter_map(file_and_line).find_map(|(file, line)| origin.line_of_cell(file, line))
+    calls.filter_map(file_and_line).find_map(|(file, line)| in_notebook(origin, file, line))
 }
 
 /// The file and line of `file:line:column`.
@@ -60,7 +80,7 @@ pub(crate) fn place(location: &Location<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Origin;
+    use super::{ItemLines, Origin};
 
     #[test]
     fn lines_count_from_the_cells_own_in_the_objectives_file_alone() {
@@ -71,5 +91,11 @@ mod tests {
         for (file, line) in [("cells/0a/lib.rs", 113), ("cells/0b/lib.rs", 117), ("/tmp/subcells/0a/lib.rs", 117)] {
             assert_eq!(origin.line_of_cell(file, line), None, "{file}:{line}");
         }
+        let items = [(40, 3, Some(2), 5), (50, 1, None, 1)];
+        let items = items.map(|(line, count, cell, cell_line)| ItemLines { line, count, cell, cell_line });
+        let place = |file, line| origin.line_of_item(file, line, &items);
+        assert_eq!(place("/tmp/kernel/cells/0a/lib.rs", 42).as_deref(), Some("In [2] line 7"));
+        assert_eq!(place("cells/0a/lib.rs", 50).as_deref(), Some("line 1 of an earlier cell"));
+        assert_eq!((place("cells/0a/lib.rs", 43), place("cells/0b/lib.rs", 42)), (None, None));
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::connection::{Connection, SupervisorClient};
 use crate::error::{Result, TrialError};
-use crate::place::{line_of_cell, place};
+use crate::place::{has_items, line_of_cell, place};
 use crate::plugins::{detect_anomalies, shortage_of, take_anomaly, write_first_program};
 use crate::seed::{begin, in_thread};
 use crate::shared::Shared;
@@ -146,7 +146,8 @@ enum Uses {
 
 fn run_over(mut client: Box<dyn SupervisorClient>, body: Body<'_>, uses: Uses) -> Result<i32, TrialError> {
     let request = match client.hello() {
-        Ok(assignment) => {
+        Ok(mut assignment) => {
+            has_items(std::mem::take(&mut assignment.items));
             let trial = Trial::new(client, assignment);
             let request = match uses {
                 Uses::Device => on_device(&trial, body)?,

@@ -2,6 +2,18 @@
 //! lines of examples that rustdoc hides.
 
 const CRATE: &str = "ctx::";
+/// Crates that no cell can name, and the path by which it names what they have.
+const PATHS: [(&str, &str); 7] = [
+    ("ferrotune_trial", "ferrotune"),
+    ("ferrotune_data", "ferrotune::data"),
+    ("ferrotune_devices", "ferrotune::devices"),
+    ("ferrotune_display", "ferrotune::display"),
+    ("ferrotune_nn", "ferrotune::nn"),
+    ("ferrotune_tuner", "ferrotune"),
+    ("ferrotune_xla", "ferrotune::xla"),
+];
+/// Modules of these crates that cells can name.
+const PUBLIC: [&str; 5] = ["loss", "optim", "pjrt", "shared", "widget"];
 /// What stands above an item of the notebook: the generated crate, as the item's place.
 const PLACE: [&str; 2] = ["ctx\n\n", "<pre><code class=\"language-rust\">ctx\n</code></pre>\n"];
 const CODE: &str = "<pre><code";
@@ -10,7 +22,8 @@ const END: &str = "</code></pre>";
 /// Plain text: headings have no `#` there.
 pub(super) fn text(text: &str) -> String {
     let text = text.strip_prefix(PLACE[0]).unwrap_or(text);
-    text.lines().filter(|line| !is_hidden(line)).map(without_crate).collect::<Vec<_>>().join("\n")
+    let lines = text.lines().filter(|line| !is_hidden(line)).map(without_crate);
+    lines.map(|line| with_public_paths(&line)).collect::<Vec<_>>().join("\n")
 }
 
 /// HTML: examples in Rust are code without a class, or with that of Rust.
@@ -30,7 +43,7 @@ pub(super) fn html(html: &str) -> String {
             continue;
         }
         is_rust &= !line.contains(END);
-        lines.push(without_crate(shown));
+        lines.push(with_public_paths(&without_crate(shown)));
     }
     lines.join("\n")
 }
@@ -51,6 +64,48 @@ fn without_crate(line: &str) -> String {
     shown
 }
 
+/// A line with the paths of our crates as cells write them. The modules that hold their parts are private.
+fn with_public_paths(line: &str) -> String {
+    let mut shown = line.to_owned();
+    for (name, path) in PATHS {
+        let mut parts = shown.split(name);
+        let mut replaced = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let is_longer = |text: &str| text.starts_with(|next: char| next.is_alphanumeric() || next == '_');
+            if is_longer(part) || replaced.ends_with(|before: char| before.is_alphanumeric() || before == '_') {
+                replaced.push_str(name);
+                replaced.push_str(part);
+                continue;
+            }
+            // A line that is nothing but a path is the place of an item.
+            let is_place = replaced.is_empty() || replaced.ends_with('>');
+            replaced.push_str(path);
+            let mut rest = part;
+            while let Some((module, behind)) = module(rest)
+                && (behind.starts_with("::") || is_place && behind.is_empty())
+            {
+                if PUBLIC.contains(&module) {
+                    replaced.push_str("::");
+                    replaced.push_str(module);
+                }
+                rest = behind;
+            }
+            replaced.push_str(rest);
+        }
+        shown = replaced;
+    }
+    shown
+}
+
+/// The module at the beginning of `::module::rest` or `::module`, and what stands behind it.
+fn module(path: &str) -> Option<(&str, &str)> {
+    let rest = path.strip_prefix("::")?;
+    let end = rest.find(|next: char| !next.is_alphanumeric() && next != '_').unwrap_or(rest.len());
+    let module = &rest[..end];
+    let is_module = module.starts_with(|first: char| first.is_lowercase());
+    is_module.then_some((module, &rest[end..]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,6 +114,11 @@ mod tests {
     fn hidden_lines_and_the_generated_crate_are_left_out() {
         assert_eq!(text("ctx::shop\n# use x;\n#\nlet a = my_ctx::f();"), "shop\nlet a = my_ctx::f();");
         assert_eq!(text("ctx\n\nstruct Till"), "struct Till");
+        assert_eq!(text("ferrotune_trial::trial\n\npub struct Trial"), "ferrotune\n\npub struct Trial");
+        let shown = text("fn f(a: ferrotune_data::dataset::Dataset<u8>) -> my_ferrotune_data::A");
+        assert_eq!(shown, "fn f(a: ferrotune::data::Dataset<u8>) -> my_ferrotune_data::A");
+        assert_eq!(text("ferrotune_trial::optim::adamw\n"), "ferrotune::optim");
+        assert_eq!(text("as `ferrotune_trial::seed` says"), "as `ferrotune::seed` says");
         let of_notebook = "<pre><code class=\"language-rust\">ctx\n</code></pre>\n<p>struct Till</p>";
         assert_eq!(html(of_notebook), "<p>struct Till</p>");
         let page = "<h1>Examples</h1>\n<pre><code class=\"language-rust\"># use x;\nlet a = 1;\n# Ok(())\n</code></pre>\n\

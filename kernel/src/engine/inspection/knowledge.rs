@@ -3,7 +3,7 @@
 
 use super::analysed::Analysed;
 use super::rust::Rust;
-use super::{crates, values};
+use super::{callee, crates, values};
 use crate::engine::standing::Standing;
 use crate::engine::startup::Leisure;
 use crate::engine::{Engine, commands};
@@ -108,7 +108,8 @@ impl Knowledge {
             RustKnowledge::Nothing => return Some(Map::new()),
         };
         let end = code[cursor..].find(|c| !is_of_name(c)).map_or(code.len(), |length| cursor + length);
-        let analysed = Analysed::of(code, end);
+        let mut analysed = Analysed::of(code, end);
+        analysed.cursor = callee::around(&analysed.source, analysed.cursor).unwrap_or(analysed.cursor);
         Some(rust.inspect(&analysed.source, analysed.cursor).unwrap_or_else(|error| {
             tracing::debug!("nothing to inspect: {error}");
             Map::new()

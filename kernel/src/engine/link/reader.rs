@@ -150,8 +150,9 @@ impl CellLink {
                 self.emit(Output::Comm { action, reply });
                 self.aside(number, move |_| of_comm(answer));
             }
-            KernelFrame::Tune { pid, library, symbol, shared_fd, device, seed } => {
-                let request = TuneRequest { pid, library, symbol, shared_fd, device, seed };
+            KernelFrame::Tune { pid, library, symbol, shared_fd, device, seed, location } => {
+                let items = self.lock().places.items(&location);
+                let request = TuneRequest { pid, library, symbol, shared_fd, device, seed, items };
                 self.aside(number, move |link| link.tune(request));
             }
             frame => {

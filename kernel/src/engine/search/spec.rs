@@ -29,6 +29,7 @@ pub(in crate::engine) fn spec(spec: StudySpec, request: TuneRequest) -> Result<S
             mirror: spec.supervision.mirror.as_deref().map(absolute).transpose()?,
             tensorboard: spec.supervision.tensorboard.as_deref().map(absolute).transpose()?,
             libraries: libraries_of(&library, request.pid)?,
+            items: request.items,
             ..spec.supervision
         },
         library,

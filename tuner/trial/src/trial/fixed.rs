@@ -115,6 +115,7 @@ impl FixedTrial {
             execution: 0,
             profile: None,
             debug_nans: false,
+            items: Vec::new(),
             reported: BTreeMap::new(),
             objectives: Vec::new(),
             // Only workers of early versions read it.
