@@ -280,7 +280,11 @@ fn failed(error: &(dyn Error + 'static)) -> Request {
 
 /// The objective's own error, with its place.
 fn failed_at(error: &crate::Error) -> Request {
-    let reason = format!("{} ({})", reason_of(error.as_ref()), place(error.place()));
+    let (mut reason, place) = (reason_of(error.as_ref()), place(error.place()));
+    // That of a parameter may begin with it.
+    if !reason.contains(&place) {
+        reason = format!("{reason} ({place})");
+    }
     Request::Fail { ending: Ending::Failed { reason } }
 }
 

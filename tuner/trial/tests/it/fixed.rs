@@ -13,9 +13,9 @@ fn given() -> FixedTrial {
 }
 
 fn error(trial: &Trial, ask: impl Fn(&Trial) -> Result<usize>) -> String {
-    let text = ask(trial).unwrap_err().to_string();
-    // The place in the source comes first.
-    text.split_once(": ").unwrap().1.to_owned()
+    let error = ask(trial).unwrap_err();
+    assert!(error.place().file().ends_with("fixed.rs"), "{}", error.place());
+    error.to_string()
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl<'a> Question<'a> {
 
     /// Checks what a request cannot carry, since JSON has only finite numbers, and what a parameter that is not asked for needs.
     fn check(&self, distribution: &Distribution, default: Option<&Value>) -> Result<(), TrialError> {
-        let refused = |reason: String| TrialError::Refused { reason: format!("{}: {reason}", place(self.location)) };
+        let refused = |reason: String| TrialError::Refused { reason };
         distribution.validate(&self.name).map_err(|error| refused(error.to_string()))?;
         match default {
             Some(Value::Float(default)) if !default.is_finite() => {
