@@ -1,6 +1,7 @@
 """Completion and inspection: what a user may write at the cursor, in the order in which they want it, and nothing of ours."""
 
 import os
+import re
 import time
 
 import pytest
@@ -98,6 +99,30 @@ class TestOfRust:
     def test_trial_is_inspected_in_an_objective(self, notebook):
         cell = '%%tune --objective loss:min\n|trial| {\n    let lr = trial.float("lr", 1e-4, 1e-1)?;\n    Ok(lr)\n}'
         assert notebook.inspect(cell, cell.index("float") + 3)["found"]
+
+    @pytest.mark.parametrize(
+        ("marked", "signature"),
+        [
+            ("words.push(|)", "fn push(&mut self, value: T)"),
+            ("candle_core::Tensor::randn(|)", "fn randn<S, T>(mean: T, std: T, s: S, device: &Device)"),
+            ("candle_core::Tensor::randn(0f32, | 1f32", "fn randn<S, T>(mean: T, std: T, s: S, device: &Device)"),
+            ('ferrotune::data::csv("a|.csv")', "fn csv(files: &str)"),
+            ('ferrotune::data::csv("a.csv").features(["x"]).class_of(|)', "fn class_of<S>("),
+            ('%%tune --objective loss:min\n|trial| {\n    let lr = trial.float(|);\n    Ok(lr)\n}', "fn float<T>("),
+        ],
+    )
+    def test_between_the_brackets_of_a_call_the_function_is_shown(self, notebook, marked, signature):
+        cell = marked.replace("|", "", 1) if "%%" not in marked else marked.replace("(|)", "()")
+        cursor = marked.index("|") if "%%" not in marked else marked.index("(|)") + 1
+        text = notebook.inspect(cell, cursor)["data"]["text/plain"]
+        assert signature in " ".join(text.split()).replace("( ", "("), text
+
+    def test_documentation_names_paths_that_a_cell_can_write(self, notebook):
+        for name in ["ferrotune::Trial", "ferrotune::data::csv", "ferrotune::optim::Lion"]:
+            data = notebook.inspect(name, len(name))["data"]
+            shown = data["text/plain"] + data["text/html"]
+            assert not re.search(r"ferrotune_[a-z]", shown), shown
+            assert data["text/plain"].startswith(name.rsplit("::", 1)[0] + "\n"), data["text/plain"][:80]
 
     def test_notebook_is_not_called_by_the_name_of_its_crate(self, notebook):
         cell = "shop::Till::new()"

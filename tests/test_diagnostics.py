@@ -121,6 +121,27 @@ class TestPlaces:
         kernel.ok('fn fetch() -> std::io::Result<String> {\n    let text = std::fs::read_to_string("/no/such/file")?;\n    Ok(text)\n}')
         assert kernel.fails("let a = 1;\n\nfetch()?;").error.endswith("(line 3 of the cell)")
 
+    def test_error_has_the_place_where_it_came_into_an_earlier_function(self, kernel):
+        number = number_of(kernel, 'fn read() -> ferrotune::Result<String> {\n    let a = 1;\n    let text = std::fs::read_to_string("/no/such/file")?;\n    Ok(text)\n}')
+        kernel.ok("fn pass() -> ferrotune::Result<String> {\n    read()\n}")
+        for cell in ["let a = 1;\n\nread()?;", "pass()?;"]:
+            outcome = kernel.fails(cell)
+            assert outcome.error == f"Error: No such file or directory (os error 2) (In [{number}] line 3)", outcome.error
+            assert not OURS.search(shown(outcome)), outcome.traceback
+        # A text, and a call of the library, have places, too.
+        number = number_of(kernel, 'fn refuse(n: u8) -> ferrotune::Result<u8> {\n    if n > 2 {\n        Err("too large")?\n    }\n    ferrotune::Trial::of([("lr", 0.1.into())]).int("n", 1..=3).get()\n}')
+        assert kernel.fails("refuse(3)?;").error == f"Error: too large (In [{number}] line 3)"
+        expected = f"Error: Trial::of has no value for `n`, only for lr; add it (In [{number}] line 5)"
+        assert kernel.fails("refuse(1)?;").error == expected
+
+    def test_error_of_a_trial_has_its_line_in_the_cell_and_in_an_earlier_one(self, kernel):
+        model = "use ferrotune::prelude::*;\nfn model(n: usize) -> Result<Tensor> {\n    let a = Tensor::zeros((2, n), DType::F32, &Device::Cpu)?;\n    Ok(a.matmul(&a)?)\n}"
+        number = number_of(kernel, model)
+        for project, line, place in [("in-cell", "Tensor::zeros((2, 3), DType::F32, &Device::Cpu)?.reshape(7)?", "line 4 of the cell"), ("earlier", "model(3)?", f"In [{number}] line 4")]:
+            outcome = kernel.fails(f"%%tune --objective loss:min --max-trials 4 --project {project}\n|trial| {{\n    let lr = trial.float(\"lr\", 0.0..=1.0).get()?;\n    let t = {line};\n    Ok(lr)\n}}")
+            assert "the first 3 trials all failed" in outcome.error and outcome.error.endswith(f"({place})"), outcome.error
+            assert place in kernel.ok(f"%trials --project {project}").display
+
     def test_panic_in_a_function_of_another_cell_names_the_cell(self, kernel):
         number = number_of(kernel, "fn far(n: u8) -> u8 {\n    assert!(n < 3);\n    n\n}")
         kernel.ok("let between = 1;")
@@ -166,3 +187,89 @@ class TestHints:
         (error,) = kernel.run(cell).errors
         assert "\n" not in error["evalue"].strip(), error["evalue"]
         assert "evcxr" not in error["evalue"] + "".join(error["traceback"])
+
+    @pytest.mark.parametrize(
+        ("cell", "line"),
+        [
+            ("let t = Tensor::zeros((2, 3), DType::F32, &Device::Cpu)?;", "use candle_core::Tensor;"),
+            ("fn kind() -> DType { todo!() }", "use candle_core::DType;"),
+            ("let x = vars.i(Device::Cpu);", "use candle_core::Device;"),
+            ("fn half(n: f32) -> Result<f32> { Ok(n / 2.0) }", "use ferrotune::Result;"),
+            ("let objective = |trial: &Trial| 1;", "use ferrotune::Trial;"),
+            ('data::csv("x")?;', "use ferrotune::data;"),
+            ("let layer = linear(2, 3, builder)?;", "use candle_nn::linear;"),
+            ("struct Net(Vec<Conv2d>);", "use candle_nn::Conv2d;"),
+            ("impl Module for u8 {}", "use candle_nn::Module;"),
+        ],
+    )
+    def test_name_of_a_training_notebook_comes_with_its_import(self, start, cell, line):
+        kernel = start()
+        outcome = kernel.fails(cell)
+        assert f"write `{line}`" in outcome.traceback, outcome.traceback
+        assert "use ferrotune::prelude::*;" in outcome.traceback and ":dep" not in outcome.traceback, outcome.traceback
+        assert kernel.ok(line).error is None
+
+    def test_prelude_has_all_that_is_offered_and_leaves_the_users_names_alone(self, start):
+        kernel = start()
+        kernel.ok("use ferrotune::prelude::*;")
+        kernel.ok(
+            "struct Net { layer: Linear, vars: VarMap }\nimpl Module for Net { fn forward(&self, x: &Tensor) -> candle_core::Result<Tensor> { self.layer.forward(x) } }\n"
+            "fn net() -> Result<Net> { let vars = VarMap::new(); let layer = linear(2, 1, VarBuilder::from_varmap(&vars, DType::F32, &Device::Cpu))?; Ok(Net { layer, vars }) }"
+        )
+        kernel.ok("let net = net()?; let mut optimiser = AdamW::new_lr(net.vars.all_vars(), 0.1)?;")
+        kernel.ok("let x = Tensor::ones((4, 2), DType::F32, &Device::Cpu)?; let loss = loss::mse(&net.forward(&x)?, &x.i((.., 0..1))?)?; optimiser.backward_step(&loss)?;")
+        assert kernel.ok("let loss = 3; let data = 4; let D = 5; loss + data + D").result == "12"
+        assert kernel.ok("struct Dataset(u8); type Result<T> = std::result::Result<T, u8>; let r: Result<Dataset> = Err(3); r.err()").result == "Some(3)"
+
+    def test_variable_that_is_gone_says_why_and_what_to_do(self, start):
+        kernel = start()
+        kernel.ok("let mut sold = vec![1]; let (left, right) = (vec![2], vec![3]);")
+        number = number_of(kernel, "let sum = sold.len(); drop(sold); let twice = left;")
+        for name in ["sold", "left"]:
+            assert f"`{name}` was moved by In [{number}]; clone it there, or %undo (line 1, column 1)" in kernel.fails(f"{name}.len()").error
+        kernel.ok("%undo")
+        assert kernel.ok("sold.len() + left.len()").result == "2"
+        # What a failing cell has moved is there again.
+        kernel.fails('drop(sold); panic!("no")')
+        assert kernel.ok("sold.len()").result == "1"
+        number = number_of(kernel, "struct P { x: u8 }\nlet p = P { x: 1 };")
+        kernel.ok("struct P { x: u16 }")
+        outcome = kernel.fails("p.x")
+        assert f"run In [{number}] again" in outcome.error and f"run In [{number}] again to have it" in outcome.stderr
+        error = kernel.fails("fn count() -> usize { right.len() }").error
+        assert "`right` is a variable, and no fn or other item sees variables; pass it as an argument" in error
+
+    def test_what_no_later_cell_can_have_comes_with_a_line_that_can_be_kept(self, kernel):
+        error = kernel.fails("let add = |x: i32| x + 1;").error
+        kept = re.search(r"box it, `(let add: .*;)`, or write a fn", error)[1]
+        kernel.ok(kept)
+        assert kernel.ok("add(2)").result == "3"
+        assert ".collect::<Vec<_>>()" in kernel.fails("let later = vec![1, 2].into_iter().map(|x| x + 1);").error
+        assert "`part` borrows from another variable" in kernel.fails("let all = vec![1]; let part = &all;").error
+
+    @pytest.mark.parametrize("cell", ["import numpy as np", "from torch import nn", "def double(x):\n    return 2 * x", "for i in range(3):\n    print(i)", "let a = 1;\nif a == 1:\n    a"])
+    def test_python_is_called_by_its_name(self, kernel, cell):
+        error = kernel.fails(cell).error
+        assert "this line is Python, and cells are Rust" in error and "fn" not in error.split(";")[0]
+
+    def test_mistake_in_a_magic_is_not_hidden_by_all_its_options(self, kernel):
+        for cell, said in [
+            ("%%tune --objectiv loss:min\n|trial| Ok(1.0)", "unknown option --objectiv; did you mean --objective? %tune? lists all options"),
+            ("%%tune --objective loss:min --trials 3\n|trial| Ok(1.0)", "unknown option --trials; did you mean --max-trials?"),
+        ]:
+            error = kernel.fails(cell).error
+            assert said in error and len(error) < 160, error
+
+    def test_objective_that_cannot_be_compiled_shows_no_generated_code(self, kernel):
+        kernel.ok("let boxed: Box<dyn Fn(i32) -> i32> = Box::new(|x| x + 1);")
+        outcome = kernel.fails("%%tune --objective loss:min\n|trial| Ok(boxed(3) as f64)")
+        assert "cannot travel to a trial" in outcome.error
+        for ours in ["ferrotune_launch", "ferrotune::tune", "ferrotune_trial"]:
+            assert ours not in outcome.traceback, outcome.traceback
+        assert outcome.traceback.count("cannot travel to a trial") == 1, outcome.traceback
+        error = kernel.fails("%%tune --objective loss:min\n|trial: &mut ferrotune::Trial| Ok(1.0)").error
+        assert "the objective takes the trial as `|trial|` or `|trial: &Trial|`" in error
+
+    def test_warning_of_a_forgotten_result_does_not_recommend_to_hide_it(self, kernel):
+        stderr = kernel.ok('std::fs::remove_file("no such file");').stderr
+        assert "write `?` behind it" in stderr and "let _" not in stderr, stderr

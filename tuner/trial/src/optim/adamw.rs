@@ -30,6 +30,16 @@ pub struct AdamW {
     params: ParamsAdamW,
 }
 
+impl AdamW {
+    /// The optimiser of these variables with a learning rate, and candle's defaults for the rest, as candle's own `AdamW::new_lr`.
+    ///
+    /// # Errors
+    /// Those of [`Optimizer::new`].
+    pub fn new_lr(vars: Vec<Var>, learning_rate: f64) -> Result<AdamW> {
+        Optimizer::new(vars, ParamsAdamW { lr: learning_rate, ..ParamsAdamW::default() })
+    }
+}
+
 impl Optimizer for AdamW {
     type Config = ParamsAdamW;
 
