@@ -273,6 +273,28 @@ def test_search_in_the_background_of_a_terminal_survives_its_hangup(begun):
     check_whole(folder)
 
 
+def test_verbs_that_name_no_study_are_about_all_searches_of_the_notebook(start):
+    kernel = start()
+    kernel.ok("let factor = 0.5f64;")
+    folders = [study(kernel, project) for project in ("first", "second")]
+    for folder in folders:
+        kernel.ok_in_background(cell(kernel, folder.name, "--background"))
+    wait_for(lambda: all(has_checkpoint(folder) for folder in folders), "checkpoint of each")
+    shown = kernel.ok("%tune status").displays
+    assert len(shown) == 2 and all(folder.name in text for folder, text in zip(folders, shown)), shown
+    for verb in ["stop", "wait"]:
+        error = kernel.run(f"%tune {verb}").error
+        assert error == "MagicError: 2 searches of this notebook run: first, second; name one with --project"
+    # A trial that runs has the best of its reports, and no time yet.
+    table = kernel.ok("%trials --project first --columns trial,loss,seconds").display
+    assert re.search(r"^\s*0\s+\d\S* so far\s*$", table, re.MULTILINE), table
+    assert "has stopped" in kernel.ok("%tune stop --project second").stdout
+    # The one that is left is meant, although it is not the last.
+    (kernel.folder / "go-on").touch()
+    kernel.ok("%tune wait")
+    check_whole(folders[0])
+
+
 def test_killed_kernel_leaves_a_search_that_the_same_cell_goes_on_with(start):
     kernel = start()
     kernel.ok("let factor = 0.5f64;")

@@ -11,8 +11,9 @@ use crate::failure::{ErrorName, Failure};
 use crate::search_process::{SearchProcess, progress, trust};
 use ferrotune_display::Bundle;
 use ferrotune_link::Answer;
-use ferrotune_magics::{Resume, Search, Tune};
+use ferrotune_magics::{Resume, Search, SearchVerb, Tune};
 use ferrotune_tuner::supervisor::Origin;
+use std::path::PathBuf;
 use std::sync::mpsc;
 
 impl Engine {
@@ -62,15 +63,24 @@ impl Engine {
 
     /// `%tune status|wait|stop`
     pub(super) fn act_on_search(&mut self, request: &Search) -> Result<(), Failure> {
-        let folder = self.notebook.standing.folder_of(&request.study)?;
-        watch::act(request.verb, &folder, &mut self.notebook.search_display(), &self.link)?;
-        self.notebook.standing.remember_study(folder);
+        let mut folders = vec![self.notebook.standing.folder_of(&request.study)?];
+        if request.study.project.is_none() {
+            let running = watch::running_of(&self.notebook.standing.begun);
+            if running.len() > 1 && request.verb != SearchVerb::Status {
+                return Err(several(&running));
+            }
+            folders = if running.is_empty() { folders } else { running };
+        }
+        for folder in folders {
+            watch::act(request.verb, &folder, &mut self.notebook.search_display(), &self.link)?;
+            self.notebook.standing.remember_study(folder);
+        }
         Ok(())
     }
 
     /// Shows a search to its end. If it runs in the background, the cell ends at once and its display goes on changing.
     fn follow(&mut self, mut search: SearchProcess, mut display: LiveDisplay) -> Result<(), Failure> {
-        self.notebook.standing.remember_study(search.folder().to_owned());
+        self.notebook.standing.begin(search.folder().to_owned());
         self.inspector.stand(self.notebook.standing.clone());
         let outputs = self.link.outputs();
         if let Some(outputs) = &outputs {
@@ -97,4 +107,12 @@ impl Engine {
         self.interrupts.end_search();
         result
     }
+}
+
+/// The failure of a verb for one search, where several of the notebook run.
+fn several(running: &[PathBuf]) -> Failure {
+    let names = running.iter().map(|folder| folder.file_name().unwrap_or_default().to_string_lossy());
+    let names = names.collect::<Vec<_>>().join(", ");
+    let text = format!("{} searches of this notebook run: {names}; name one with --project", running.len());
+    Failure::new(ErrorName::MagicError, text)
 }

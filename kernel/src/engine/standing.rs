@@ -14,6 +14,8 @@ const MOST_NAMES: usize = 12;
 pub(super) struct Standing {
     /// Folder of the study of the last search.
     pub(super) last_study: Option<PathBuf>,
+    /// Folders of the studies that searches of this notebook have begun or gone on with, the last one last.
+    pub(super) begun: Vec<PathBuf>,
     /// `%cd` has changed the folder since the last study was used.
     pub(super) has_moved: bool,
 }
@@ -22,6 +24,13 @@ impl Standing {
     /// Later magics that name no study are about this one.
     pub(super) fn remember_study(&mut self, folder: PathBuf) {
         (self.last_study, self.has_moved) = (Some(folder), false);
+    }
+
+    /// A search of this notebook runs in this study's folder.
+    pub(super) fn begin(&mut self, folder: PathBuf) {
+        self.begun.retain(|known| *known != folder);
+        self.begun.push(folder.clone());
+        self.remember_study(folder);
     }
 
     /// The named folder of studies, or else that of the last study unless `%cd` came after it, or else the default of `%%tune`.

@@ -14,7 +14,7 @@ use ferrotune_tuner::supervisor::{last_status, standing};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How often `%tune wait` reads where the search stands.
@@ -45,6 +45,13 @@ pub(super) fn act(verb: SearchVerb, folder: &Path, display: &mut LiveDisplay, li
         }
         result => result.map_err(|error| Failure::from_error(ErrorName::TuneError, &error)),
     }
+}
+
+/// Those of these studies that a process searches now.
+pub(super) fn running_of(folders: &[PathBuf]) -> Vec<PathBuf> {
+    // A folder that is gone has no search.
+    let runs = |folder: &&PathBuf| holder_of(folder).is_ok_and(|holder| holder.is_some());
+    folders.iter().filter(runs).cloned().collect()
 }
 
 /// Where a search stands that `holder` runs.

@@ -109,7 +109,11 @@ impl Column {
     /// The cell of the trial in this column.
     pub(crate) fn cell(&self, study: &Study, trial: &TrialRecord) -> Cell {
         match self {
-            Column::Objective(index) => Cell::number(trial.values.get(*index).copied()),
+            Column::Objective(index) => match trial.values.get(*index) {
+                Some(value) => Cell::number(Some(*value)),
+                None if trial.ending.is_none() => Cell::so_far(trial.summary(&study.spec.objectives[*index])),
+                None => Cell::default(),
+            },
             Column::Parameter(name) => trial.parameters.get(name).map_or_else(Cell::default, |parameter| Cell {
                 text: parameter.value.to_string(),
                 number: numeric(&parameter.value),
@@ -117,7 +121,9 @@ impl Column {
             Column::Metric(name) => Cell::number(trial.last_reported(name)),
             Column::Trial => Cell { text: trial.number.to_string(), number: Some(trial.number as f64) },
             Column::State => Cell::text(state_name(trial.state()).to_owned()),
-            Column::Seconds => Cell { text: format!("{:.1}", trial.seconds), number: Some(trial.seconds) },
+            // What a worker takes is known at its end.
+            Column::Seconds if trial.ending.is_none() && trial.seconds == 0.0 => Cell::default(),
+            Column::Seconds => Cell { text: seconds(trial.seconds), number: Some(trial.seconds) },
             Column::PeakMemory => Cell { text: format::bytes(trial.peak_bytes), number: Some(trial.peak_bytes as f64) },
             Column::Epochs => Cell::number(Some(trial.epochs_done() as f64)),
             Column::Started => Cell::time(times(study, trial).started),
@@ -140,9 +146,23 @@ impl Cell {
         Cell { text: value.map_or_else(String::new, number), number: value }
     }
 
+    /// The value of a trial that has not ended.
+    fn so_far(value: Option<f64>) -> Cell {
+        Cell { text: value.map_or_else(String::new, |value| format!("{} so far", number(value))), number: value }
+    }
+
     fn time(time: Option<DateTime<Utc>>) -> Cell {
         let text = time.map_or_else(String::new, |time| time.format("%Y-%m-%d %H:%M:%S").to_string());
         Cell { text, number: time.map(|time| time.timestamp_micros() as f64 / 1e6) }
+    }
+}
+
+/// With more digits where there are few seconds.
+fn seconds(seconds: f64) -> String {
+    match seconds {
+        _ if seconds >= 10.0 => format!("{seconds:.1}"),
+        _ if seconds >= 0.1 => format!("{seconds:.2}"),
+        _ => format!("{seconds:.4}"),
     }
 }
 

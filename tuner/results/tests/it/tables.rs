@@ -150,8 +150,8 @@ fn best_shows_weights_and_rust() -> Result<(), ResultsError> {
     };
     expect![[r#"
         trial  accuracy  drop  kind         lr  units  seconds  peak memory  ending
-           10  0.931511        plain  0.004667     80      7.9     60.0 MiB  finished
-           15  0.926883   0.1  wide   0.007625    112      4.5     65.0 MiB  finished
+           10  0.931511        plain  0.004667     80     7.86     60.0 MiB  finished
+           15  0.926883   0.1  wide   0.007625    112     4.53     65.0 MiB  finished
             5  0.924999        plain  0.002857     64     11.2     55.0 MiB  finished
 
         weights of trial 15: trials/15/checkpoint-000004.safetensors (of step 5)
@@ -174,10 +174,10 @@ fn best_shows_weights_and_rust() -> Result<(), ResultsError> {
 fn best_of_several_objectives_are_the_trade_offs() -> Result<(), ResultsError> {
     expect![[r#"
         trial  accuracy  size  drop  kind         lr  units  seconds  peak memory  ending
-            0  0.892228    32   0.3  wide   0.001748     32      6.5     50.0 MiB  finished
+            0  0.892228    32   0.3  wide   0.001748     32     6.53     50.0 MiB  finished
             5  0.924999    64        plain  0.002857     64     11.2     55.0 MiB  finished
-           10  0.931511    80        plain  0.004667     80      7.9     60.0 MiB  finished
-           29  0.870237    16   0.2  wide   0.001902     16      8.0     79.0 MiB  finished
+           10  0.931511    80        plain  0.004667     80     7.86     60.0 MiB  finished
+           29  0.870237    16   0.2  wide   0.001902     16     7.99     79.0 MiB  finished
 
         no other trial beats the first 4 of these
 

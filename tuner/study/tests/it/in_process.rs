@@ -50,7 +50,9 @@ fn failures_and_panics_are_endings() {
     assert!(
         matches!(&trials[1].ending, Some(Ending::Panicked { message }) if message.starts_with("boom (tuner/study/tests"))
     );
-    assert_eq!(trials[2].ending, Some(Ending::Failed { reason: "no luck".to_owned() }));
+    assert!(
+        matches!(&trials[2].ending, Some(Ending::Failed { reason }) if reason.starts_with("no luck (tuner/study/tests/it/in_process.rs:"))
+    );
     assert_eq!((trials[0].state(), trials[3].state()), (State::Finished, State::Finished));
 }
 
@@ -59,7 +61,8 @@ fn an_objective_that_cannot_work_ends_the_search() {
     let folder = tempfile::tempdir().unwrap();
     let failing = |trial: &Trial| parabola(trial).and_then(|_| Err::<f64, _>("never".into()));
     let error = builder(folder.path()).build().unwrap().optimize(failing).unwrap_err().to_string();
-    assert_eq!(error, "the first 3 trials all failed, the last one so: never");
+    let expected = "the first 3 trials all failed, the last one so: never (tuner/study/tests/it/in_process.rs:";
+    assert!(error.starts_with(expected), "{error}");
     let error = builder(folder.path()).overwrite().build().unwrap().optimize(|_| Ok(1.0)).unwrap_err().to_string();
     assert!(error.starts_with("the search space is empty"), "{error}");
 }
