@@ -78,3 +78,29 @@ def test_files_and_pairs_of_sockets_survive_a_crash(kernel):
     kernel.fails("std::process::abort();")
     kernel.ok('file.write_all(b"kept")?; (&pair.0).write_all(b"pair")?; (&pair.1).read_exact(&mut [0; 4])?;')
     assert (kernel.folder / "kept").read_text() == "kept"
+
+
+LOCKED = 'std::fs::File::options().read(true).write(true).create(true).truncate(false).open("lock")?'
+
+
+def test_lock_of_a_file_that_a_later_cell_has_closed_is_free(kernel):
+    for lock, other in [("lock", "try_lock"), ("lock_shared", "try_lock")]:
+        kernel.ok(f"let locked = {LOCKED}; locked.{lock}()?;")
+        assert kernel.ok(f"{LOCKED}.{other}().is_err()").result == "true"
+        kernel.ok("let between = 1;")
+        kernel.ok("drop(locked);")
+        assert kernel.ok(f"{LOCKED}.{other}().is_ok()").result == "true"
+
+
+def test_lock_is_held_again_by_the_copy_that_takes_over(kernel):
+    kernel.ok(f'use std::io::{{Read as _, Seek as _, Write as _}};\nlet mut locked = {LOCKED}; locked.lock()?; locked.write_all(b"one")?;')
+    kernel.ok("let after = 1;")
+    assert kernel.fails("std::process::abort();").stderr == ""
+    assert kernel.ok(f"{LOCKED}.try_lock().is_err()").result == "true"
+    kernel.ok('locked.write_all(b" two")?;')
+    assert (kernel.folder / "lock").read_text().startswith("one two")
+    kernel.ok("let later = 2;")
+    kernel.ok("%undo")
+    assert kernel.ok(f"{LOCKED}.try_lock().is_err()").result == "true"
+    kernel.ok("locked.unlock()?;")
+    assert kernel.ok(f"{LOCKED}.try_lock().is_ok()").result == "true"

@@ -2,16 +2,20 @@
 //! learn that the cells have closed them. Dead ends stand in their places, as if the other side had gone.
 //!
 //! Files, the process' own descriptors, and pairs of Unix sockets stay. Libraries use such pairs to wake themselves (tokio's
-//! signals), and could not do without.
+//! signals), and could not do without. A file that a cell has locked is opened anew, because the lock would stay for as long
+//! as a snapshot has the same open file: it is locked again if the snapshot takes over.
 #![expect(unsafe_code, reason = "descriptors are borrowed and replaced by their numbers")]
 
-use rustix::fs::{FileType, Mode, OFlags, RawDir, fcntl_getfl, fstat, open};
+use rustix::fs::{
+    FileType, FlockOperation, Mode, OFlags, RawDir, SeekFrom, fcntl_getfl, flock, fstat, open, seek, tell,
+};
 use rustix::io::{Errno, FdFlags, fcntl_getfd};
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, getpeername, getsockname, socketpair, sockopt::socket_domain,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::ffi::CStr;
+use std::io::Write as _;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -25,25 +29,105 @@ pub(super) fn identity(fd: impl AsFd) -> Result<Identity, Errno> {
 /// The length of the address of a Unix socket without a name: its family alone.
 const UNNAMED_BYTES: u32 = size_of::<libc::sa_family_t>() as u32;
 
-/// Replaces the pipes and sockets of a process that has just been forked, but for its own, and returns how many there were. Does
+/// How many locked files a snapshot opens anew; it keeps further ones as they are.
+const MOST_LOCKS: usize = 64;
+
+/// What a snapshot does not have of the process that it was copied from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    /// How many pipes and sockets.
+    pub(super) closed: usize,
+    /// The locks (flock(2)) of these files.
+    locks: [Option<(RawFd, FlockOperation)>; MOST_LOCKS],
+}
+
+impl Cut {
+    pub(super) const NOTHING: Cut = Cut { closed: 0, locks: [None; MOST_LOCKS] };
+
+    /// Locks the files again, once the process that had locked them has ended; returns how many another one has locked since.
+    pub(super) fn lock_again(&self) -> usize {
+        let again = |(number, operation): &(RawFd, FlockOperation)| {
+            // SAFETY: the snapshot has closed nothing since it was made.
+            let fd = unsafe { BorrowedFd::borrow_raw(*number) };
+            flock(fd, *operation).is_ok()
+        };
+        self.locks.iter().flatten().filter(|lock| !again(lock)).count()
+    }
+}
+
+/// Replaces the pipes and sockets of a process that has just been forked, but for its own, and opens locked files anew. Does
 /// nothing but system calls.
-pub(super) fn cut(own: &[Identity]) -> Result<usize, Errno> {
+pub(super) fn cut(own: &[Identity]) -> Result<Cut, Errno> {
     let ends = DeadEnds::new()?;
     let folder = open(c"/proc/self/fd", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut entries = RawDir::new(&folder, &mut buffer);
-    let mut count = 0;
+    let mut cut = Cut::NOTHING;
+    let mut locks = cut.locks.iter_mut();
     while let Some(entry) = entries.next() {
         let Some(number) = number(entry?.file_name()).filter(|number| !ends.has(*number)) else { continue };
         // SAFETY: this process has one thread, and does not close the descriptor while it is borrowed.
         let fd = unsafe { BorrowedFd::borrow_raw(number) };
         // A file of a file system that does not answer is no reason to keep the others.
-        if let Ok(Some(end)) = ends.in_place_of(fd, own) {
-            replace(fd, end)?;
-            count += 1;
+        match ends.in_place_of(fd, own) {
+            Ok(Place::Of(end)) => {
+                replace(fd, end)?;
+                cut.closed += 1;
+            }
+            Ok(Place::OfFile) => {
+                if let Ok(Some(operation)) = lock_of(number)
+                    && let Some(lock) = locks.next()
+                    && let Ok(file) = opened_anew(fd, number)
+                {
+                    replace(fd, &file)?;
+                    *lock = Some((number, operation));
+                }
+            }
+            Ok(Place::Own) | Err(_) => {}
         }
     }
-    Ok(count)
+    Ok(cut)
+}
+
+/// What locks a file as this process has it locked; none if it has not. Linux tells of it in lines as `lock: 1: FLOCK  ADVISORY
+/// WRITE …` (proc_pid_fdinfo(5)).
+fn lock_of(number: RawFd) -> Result<Option<FlockOperation>, Errno> {
+    let info = open(path(c"/proc/self/fdinfo/", number).as_c_str()?, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut bytes = [0; 1024];
+    let length = rustix::io::read(&info, &mut bytes)?;
+    let lines = bytes[..length].split(|byte| *byte == b'\n');
+    let has = |line: &[u8], word: &[u8]| line.windows(word.len()).any(|part| part == word);
+    let lock = lines.into_iter().find(|line| line.starts_with(b"lock:") && has(line, b"FLOCK"));
+    Ok(lock.map(|line| {
+        let is_exclusive = has(line, b"WRITE");
+        if is_exclusive { FlockOperation::NonBlockingLockExclusive } else { FlockOperation::NonBlockingLockShared }
+    }))
+}
+
+/// The same file, opened once more, at the same place.
+fn opened_anew(fd: BorrowedFd<'_>, number: RawFd) -> Result<OwnedFd, Errno> {
+    let kept = OFlags::RWMODE | OFlags::APPEND | OFlags::NONBLOCK | OFlags::SYNC | OFlags::DIRECT;
+    let flags = (fcntl_getfl(fd)? & kept) | OFlags::CLOEXEC;
+    let file = open(path(c"/proc/self/fd/", number).as_c_str()?, flags, Mode::empty())?;
+    seek(&file, SeekFrom::Start(tell(fd)?))?;
+    Ok(file)
+}
+
+/// A path made without an allocation.
+struct NumberedPath([u8; 40]);
+
+impl NumberedPath {
+    fn as_c_str(&self) -> Result<&CStr, Errno> {
+        CStr::from_bytes_until_nul(&self.0).map_err(|_| Errno::NAMETOOLONG)
+    }
+}
+
+fn path(folder: &CStr, number: RawFd) -> NumberedPath {
+    let mut path = [0; 40];
+    let mut rest = &mut path[..39];
+    // A longer path has no end, and is refused.
+    let written = rest.write_all(folder.to_bytes()).and_then(|()| write!(rest, "{number}"));
+    NumberedPath(if written.is_ok() { path } else { [1; 40] })
 }
 
 fn number(name: &CStr) -> Option<RawFd> {
@@ -69,25 +153,37 @@ impl DeadEnds {
         [&self.reader, &self.writer, &self.socket].iter().any(|end| end.as_raw_fd() == number)
     }
 
-    /// What is to stand in the place of a descriptor; none if it stays.
-    fn in_place_of(&self, fd: BorrowedFd<'_>, own: &[Identity]) -> Result<Option<&OwnedFd>, Errno> {
+    /// What is to stand in the place of a descriptor.
+    fn in_place_of(&self, fd: BorrowedFd<'_>, own: &[Identity]) -> Result<Place<'_>, Errno> {
         let status = fstat(fd)?;
         if own.contains(&(status.st_dev, status.st_ino)) {
-            return Ok(None);
+            return Ok(Place::Own);
         }
         Ok(match FileType::from_raw_mode(status.st_mode) {
-            FileType::Socket => Some(&self.socket).filter(|_| !is_pair(fd)),
+            FileType::Socket if is_pair(fd) => Place::Own,
+            FileType::Socket => Place::Of(&self.socket),
             FileType::Fifo => {
                 let mode = fcntl_getfl(fd)?;
-                Some(match () {
+                Place::Of(match () {
                     () if mode.contains(OFlags::RDWR) => &self.socket,
                     () if mode.contains(OFlags::WRONLY) => &self.writer,
                     () => &self.reader,
                 })
             }
-            _ => None,
+            FileType::RegularFile | FileType::Directory => Place::OfFile,
+            _ => Place::Own,
         })
     }
+}
+
+/// What stands in the place of a descriptor in a snapshot.
+enum Place<'a> {
+    /// This dead end.
+    Of(&'a OwnedFd),
+    /// The same file, opened anew if it is locked.
+    OfFile,
+    /// The descriptor stays.
+    Own,
 }
 
 /// Whether a socket is an end of a pair: a Unix socket, and neither side has a name.

@@ -4,7 +4,7 @@
 //! every cell. It links no candle: candle comes with the prelude, which it loads.
 #![expect(unsafe_code, reason = "cells are loaded and called by name, over the C calling convention")]
 
-use super::dead_ends::Identity;
+use super::dead_ends::{Cut, Identity};
 use super::descriptors::Descriptors;
 use super::settings::Settings;
 use super::snapshot::{self, Fork};
@@ -161,8 +161,8 @@ impl Process {
                     let cost_us = u64::try_from(cost.as_micros()).unwrap_or(u64::MAX);
                     CellReport::SnapshotMade { pid: snapshot.as_raw_nonzero().get(), cost_us }
                 }
-                Ok(Fork::Woken { threads, closed }) => {
-                    self.take_over(threads, closed)?;
+                Ok(Fork::Woken { threads, cut }) => {
+                    self.take_over(threads, &cut)?;
                     side = Side::Woken;
                     continue;
                 }
@@ -186,14 +186,18 @@ impl Process {
     }
 
     /// This process was a snapshot, and takes the place of the one that it was copied from.
-    fn take_over(&mut self, threads: Vec<String>, closed: usize) -> Result<()> {
+    fn take_over(&mut self, threads: Vec<String>, cut: &Cut) -> Result<()> {
         wait_for_adoption();
         end_with_supervisor()?;
         self.descriptors.mend()?;
+        let lost = cut.lock_again();
+        if lost > 0 {
+            eprintln!("files of earlier cells whose locks another program has taken meanwhile: {lost}");
+        }
         let settings = Settings::of(&self.snapshots);
         settings.apply_beyond(&self.settings);
         self.settings = settings;
-        (self.hooks.restored)(closed);
+        (self.hooks.restored)(cut.closed);
         self.made.clear();
         self.surroundings = None;
         self.report_surroundings()?;

@@ -4,7 +4,7 @@
 //! and device contexts are not.
 #![expect(unsafe_code, reason = "fork, and leaving a forked process without running what belongs to the other one")]
 
-use super::dead_ends::{self, Identity};
+use super::dead_ends::{self, Cut, Identity};
 use anyhow::{Context, Result};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, waitpid};
@@ -35,8 +35,8 @@ pub(super) enum Fork {
     Woken {
         /// Names of the original's threads, which were not copied.
         threads: Vec<String>,
-        /// How many pipes and connections it has not kept.
-        closed: usize,
+        /// What it has not kept.
+        cut: Cut,
     },
 }
 
@@ -53,11 +53,11 @@ pub(super) fn take(socket: &Path, own: &[Identity]) -> Result<Fork> {
     match unsafe { libc::fork() } {
         -1 => Err(std::io::Error::last_os_error()).context("fork"),
         0 => {
-            let Some(closed) = sleep(socket, own) else {
+            let Some(cut) = sleep(socket, own) else {
                 // SAFETY: ends this process at once; its exit handlers and buffers are the parent's.
                 unsafe { libc::_exit(0) }
             };
-            Ok(Fork::Woken { threads, closed })
+            Ok(Fork::Woken { threads, cut })
         }
         pid => {
             let snapshot = Pid::from_raw(pid).context("fork gave no process id")?;
@@ -76,15 +76,15 @@ pub(super) fn leave() -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Sleeps until the supervisor has decided. Once it has woken this process, returns how many pipes and connections are closed.
-fn sleep(socket: &Path, own: &[Identity]) -> Option<usize> {
+/// Sleeps until the supervisor has decided. Once it has woken this process, returns what it lacks.
+fn sleep(socket: &Path, own: &[Identity]) -> Option<Cut> {
     // The parent's group is killed as a whole.
     rustix::process::setpgid(None, None).ok()?;
     // Nobody could be told why this failed, and a snapshot that keeps too many descriptors is better than none.
-    let closed = dead_ends::cut(own).unwrap_or_default();
+    let cut = dead_ends::cut(own).unwrap_or(Cut::NOTHING);
     let mut supervisor = UnixStream::connect(socket).ok()?;
     let mut byte = [0];
-    (supervisor.read_exact(&mut byte).is_ok() && byte == [WAKE]).then_some(closed)
+    (supervisor.read_exact(&mut byte).is_ok() && byte == [WAKE]).then_some(cut)
 }
 
 /// Reaps snapshots that have ended. They are children of the process that they were copied from.
