@@ -5,6 +5,7 @@
 
 mod append_lock;
 mod content;
+mod copy;
 mod database;
 mod decode;
 mod encode;
@@ -142,19 +143,6 @@ impl Journal {
         database::address(folder)
     }
 
-    /// The search of the journal in the file at `path`, such as a copy of one. Fails with what is wrong with it.
-    pub(crate) fn spec_at(path: &Path) -> Result<StudySpec, JournalError> {
-        let folder = path.parent().unwrap_or(path);
-        let study = Replay::of(path, &folder.to_string_lossy())?.study;
-        study.spec.ok_or_else(|| JournalError::Missing { folder: folder.to_owned() })
-    }
-
-    /// How many bytes of whole lines the journal at `path` has; none where it describes no study yet.
-    pub(crate) fn length_at(path: &Path) -> Result<Option<u64>, JournalError> {
-        let replay = Replay::of(path, &path.to_string_lossy())?;
-        Ok(replay.study.spec.is_some().then_some(replay.length))
-    }
-
     /// The search in force: as given to [`Journal::open`], with a seed — the given one, else that of the study so
     /// far, else one drawn now.
     pub fn spec(&self) -> &StudySpec {
@@ -228,6 +216,14 @@ impl Journal {
         match &mut self.store {
             Store::File(file) => file.record(&mut self.known, facts),
             Store::Database(database) => database.record(&mut self.known, facts),
+        }
+    }
+
+    /// What goes on, every tenth of a second, while a database does not answer: it ends what cannot wait, and says for how long is
+    /// waited if that is shorter than usual.
+    pub(crate) fn while_waiting(&self, look: database::Look) {
+        if let Store::Database(database) = &self.store {
+            database.while_waiting(look);
         }
     }
 

@@ -12,6 +12,7 @@ mod error;
 mod estimate;
 mod events;
 mod files;
+mod guard;
 mod mirror;
 mod phase;
 mod plugin;
@@ -189,6 +190,8 @@ struct Supervisor<'a> {
     search: Search,
     workers: WorkerSettings<'a>,
     budget: Budget,
+    /// What goes on while the journal's database does not answer.
+    guard: guard::Shared,
     /// What is in shared memory, and who has made it.
     shared_memory: SharedMemory,
     mirror: Option<Mirror>,
@@ -255,6 +258,10 @@ impl<'a> Supervisor<'a> {
         let mut supervision = spec.supervision;
         // As many run side by side as all workers run.
         supervision.concurrency *= spec.placement.and_then(|placement| placement.workers).unwrap_or(1);
+        let reader = signals.reader().map_err(|source| ProcessError::System { what: "read signals", source })?;
+        let guard = guard::Shared::new(reader, budget);
+        let looking = guard.clone();
+        journal.while_waiting(Box::new(move || looking.lock().look()));
         let search = Search::new(journal, folder.clone(), supervision)?;
         let mut watcher = watcher.of_study(&folder);
         watcher.send(&Event::Opened { folder, earlier_trials });
@@ -262,6 +269,7 @@ impl<'a> Supervisor<'a> {
             search,
             workers: WorkerSettings { program, files, cgroups: TrialCgroups::find(), threads, niceness },
             budget,
+            guard,
             shared_memory: SharedMemory::watched(),
             mirror,
             residence,
@@ -364,8 +372,9 @@ impl<'a> Supervisor<'a> {
     fn look_outside(&mut self, interrupts: usize) -> Result<(), SupervisorError> {
         let signals = self.signals.take().map_err(|source| ProcessError::System { what: "read a signal", source })?;
         let elapsed_s = self.started.elapsed().as_secs_f64();
+        let interrupts = interrupts + signals;
         let outside = Outside {
-            interrupts: interrupts + signals,
+            interrupts: interrupts + self.guard.lock().hear(interrupts),
             is_abandoned: self.watcher.is_gone() && !self.search.spec.supervision.background,
             is_timed_out: self.search.spec.timeout_s.is_some_and(|limit| elapsed_s >= limit),
         };

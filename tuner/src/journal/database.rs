@@ -14,6 +14,7 @@ mod rows;
 mod schema;
 mod statements;
 mod url;
+mod waiting;
 
 pub(in crate::journal) use rows::TrialRows;
 pub(in crate::journal) use statements::Head;
@@ -24,6 +25,7 @@ pub use heartbeat::Dead;
 use heartbeat::Signs;
 pub(super) use owner::{address, address_shown};
 pub use url::{StorageUrl, StorageUrlError};
+pub(crate) use waiting::Look;
 
 use super::JournalError;
 use super::fact::{Fact, NewTrial};

@@ -1,7 +1,7 @@
 //! A study in a database: facts become rows of Optuna's tables, and the rows that others change become facts. What is
 //! recorded is in the database before the call that records it returns, unless it is to be held back.
 
-use super::database::{Database, Dead, Head, TrialRows};
+use super::database::{Database, Dead, Head, Look, TrialRows};
 use super::decode::study_attribute_fact;
 use super::fact::{Fact, NewTrial, Refusal};
 use super::format;
@@ -192,6 +192,11 @@ impl InDatabase {
         let is_ours = self.database.take_over(dead)?;
         self.take_in_refused(known, vec![dead.number])?;
         Ok(is_ours)
+    }
+
+    /// What goes on while the database is waited for.
+    pub(super) fn while_waiting(&self, look: Look) {
+        self.database.while_waiting(look);
     }
 
     /// The database, for what workers on other hosts run.

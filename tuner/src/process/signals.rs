@@ -31,13 +31,33 @@ impl Signals {
 
     /// How many stop signals have arrived since the last call. Does not wait.
     pub fn take(&self) -> io::Result<usize> {
-        const RECORD_BYTES: usize = size_of::<libc::signalfd_siginfo>();
-        let mut records = [0; 8 * RECORD_BYTES];
-        match rustix::io::read(&self.fd, &mut records) {
-            Ok(length) => Ok(length / RECORD_BYTES),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(0),
-            Err(errno) => Err(errno.into()),
-        }
+        take(&self.fd)
+    }
+
+    /// Another reader of the same signals.
+    pub fn reader(&self) -> io::Result<SignalReader> {
+        Ok(SignalReader(self.fd.try_clone()?))
+    }
+}
+
+fn take(fd: &OwnedFd) -> io::Result<usize> {
+    const RECORD_BYTES: usize = size_of::<libc::signalfd_siginfo>();
+    let mut records = [0; 8 * RECORD_BYTES];
+    match rustix::io::read(fd, &mut records) {
+        Ok(length) => Ok(length / RECORD_BYTES),
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(0),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Reads the stop signals that a [`Signals`] holds back: one that is read by either is not read again.
+#[derive(Debug)]
+pub struct SignalReader(OwnedFd);
+
+impl SignalReader {
+    /// How many stop signals have arrived that were not read yet. Does not wait.
+    pub fn take(&self) -> io::Result<usize> {
+        take(&self.0)
     }
 }
 

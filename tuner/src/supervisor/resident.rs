@@ -207,7 +207,7 @@ impl Supervisor<'_> {
     }
 }
 
-fn grace(supervision: &Supervision) -> Duration {
+pub(super) fn grace(supervision: &Supervision) -> Duration {
     Duration::from_secs(supervision.grace_s.min(u32::MAX.into()))
 }
 

@@ -2,11 +2,12 @@
 
 use super::code::Code;
 use super::conclusion::without_result;
-use super::resident::Tenure;
+use super::guard::{Limits, Ward};
+use super::resident::{Tenure, grace};
 use super::{Program, Supervisor, SupervisorError, TICK};
 use crate::event::Event;
 use crate::folder;
-use crate::process::{Entry, Exit, Launch, MOST_TASKS, Machine, Shortage, Worker};
+use crate::process::{Entry, Exit, Launch, Machine, Worker};
 use crate::record::{DeviceUse, Ending, MemoryCheck};
 use crate::search::{Outcome, RunningTrial};
 use crate::study_folder::{self, file_error};
@@ -41,8 +42,7 @@ pub(super) struct Session {
     machine: Machine,
     pub(super) held: Held,
     peak_bytes: u64,
-    /// When it will have run too long, and what limit that is.
-    deadline: Option<(Instant, u64)>,
+    limits: Limits,
 }
 
 impl Session {
@@ -109,6 +109,8 @@ impl Supervisor<'_> {
             let left = Duration::try_from_secs_f64(left).map_or(longest, |left| left.min(longest));
             (now + left, limit.ceil() as u64)
         });
+        let grace = tenure.is_some().then(|| grace(&self.search.spec.supervision));
+        self.guard.lock().add(Ward::new(number, worker.reach()?, Limits { deadline }, grace));
         Ok(Session {
             trial,
             worker,
@@ -120,7 +122,7 @@ impl Supervisor<'_> {
             machine,
             held: Held::default(),
             peak_bytes: 0,
-            deadline,
+            limits: Limits { deadline },
         })
     }
 
@@ -166,7 +168,12 @@ impl Supervisor<'_> {
 
     /// Takes leave of a trial that is over, while the workers with the process ids `living` run on.
     pub(super) fn end(&mut self, session: Session, living: &[u32]) -> Result<Ended, SupervisorError> {
-        let Session { trial, worker, mut killed, peak_bytes, machine, tenure, device, .. } = session;
+        let Session { trial, mut worker, mut killed, mut peak_bytes, machine, tenure, device, .. } = session;
+        if let Some(ward) = self.guard.lock().remove(trial.number) {
+            peak_bytes = peak_bytes.max(ward.peak_bytes);
+            worker.was_killed_with(&ward.below);
+            killed = killed.or(ward.killed);
+        }
         let (seconds, budget_bytes) = (worker.elapsed().as_secs_f64(), self.budget.trial_bytes);
         // The objective's own result counts first.
         let outcome = |exit, killed: Option<&Kill>| {
@@ -211,6 +218,12 @@ impl Supervisor<'_> {
         self.look_outside(0)?;
         for session in sessions.iter_mut() {
             session.held = session.worker.held();
+            if session.killed.is_none()
+                && let Some(reason) = self.guard.lock().killed(session.trial.number)
+            {
+                session.killed = Some(reason);
+                session.end_worker(&self.search.spec.supervision);
+            }
             session.peak_bytes = session.peak_bytes.max(session.held.memory_bytes);
         }
         self.ticks += 1;
@@ -232,25 +245,9 @@ impl Supervisor<'_> {
     }
 
     fn reason_to_kill(&self, session: &Session, machine_bytes: Option<u64>) -> Option<Kill> {
-        match self.budget.shortage(session.held.memory_bytes, machine_bytes) {
-            Some(Shortage::OfTrial) => {
-                let (peak_bytes, budget_bytes) = (session.held.memory_bytes, self.budget.trial_bytes);
-                return Some(Kill::Trial(Ending::OutOfMemory { peak_bytes, budget_bytes }));
-            }
-            Some(Shortage::Elsewhere { available_bytes }) => return Some(Kill::Shortage { available_bytes }),
-            None => {}
-        }
-        if session.held.tasks > MOST_TASKS {
-            let tasks = session.held.tasks;
-            let reason = format!("it ran {tasks} threads and processes at once; a trial may have {MOST_TASKS}");
-            return Some(Kill::Trial(Ending::Failed { reason }));
-        }
         let now = Instant::now();
-        if let Some((deadline, after_s)) = session.deadline
-            && now >= deadline
-        {
-            return Some(Kill::Trial(Ending::TimedOut { after_s }));
-        }
-        self.phase.is_out_of_grace(session.last_step, self.longest_step, now).then_some(Kill::Stop)
+        let out_of_grace =
+            || self.phase.is_out_of_grace(session.last_step, self.longest_step, now).then_some(Kill::Stop);
+        session.limits.broken(session.held, &self.budget, machine_bytes).or_else(out_of_grace)
     }
 }

@@ -1,10 +1,9 @@
 //! Opens connections: PostgreSQL's with libpq's variables, password file and encryption, and SQLite's.
 
-use super::connection::Connection;
+use super::connection::{Connection, Server};
 use super::error::DatabaseError;
-use super::url::{Server, SslMode, StorageUrl, Target};
-use postgres::Config;
-use postgres::config::SslMode as Encryption;
+use super::url::{Server as Address, SslMode, StorageUrl, Target};
+use super::waiting::Waiting;
 use rusqlite::OpenFlags;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -12,13 +11,14 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_platform_verifier::BuilderVerifierExt as _;
-use std::collections::HashMap;
 use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_postgres::Config;
+use tokio_postgres::config::SslMode as Encryption;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// How long SQLite waits for a program that writes.
@@ -41,7 +41,7 @@ pub(super) enum Absent {
 }
 
 /// A connection to the database.
-pub(super) fn connect(url: &StorageUrl, absent: Absent) -> Result<Connection, DatabaseError> {
+pub(super) fn connect(url: &StorageUrl, absent: Absent, waiting: &Waiting) -> Result<Connection, DatabaseError> {
     match &url.target {
         Target::Sqlite(path) => {
             let flags = match absent {
@@ -54,9 +54,8 @@ pub(super) fn connect(url: &StorageUrl, absent: Absent) -> Result<Connection, Da
         }
         Target::Postgres(server) => {
             let (config, mode) = config(server);
-            let mut client = config.connect(encryption(server, mode)?)?;
-            client.batch_execute(SESSION)?;
-            Ok(Connection::Postgres { client: Box::new(client), statements: HashMap::new() })
+            let server = Server::connect(&config, encryption(server, mode)?, SESSION, waiting)?;
+            Ok(Connection::Postgres(Box::new(server)))
         }
     }
 }
@@ -67,7 +66,7 @@ fn variable(name: &str) -> Option<String> {
 
 /// What the address says, or else the variables that libpq reads
 /// (<https://www.postgresql.org/docs/current/libpq-envars.html>).
-fn config(server: &Server) -> (Config, SslMode) {
+fn config(server: &Address) -> (Config, SslMode) {
     let port = server.port.or_else(|| variable("PGPORT")?.parse().ok()).unwrap_or(PORT);
     let host = server.host.clone().or_else(|| variable("PGHOST")).unwrap_or_else(|| {
         let socket = Path::new(SOCKETS).join(format!(".s.PGSQL.{port}"));
@@ -135,7 +134,7 @@ fn fields(line: &str) -> Vec<String> {
     fields
 }
 
-fn encryption(server: &Server, mode: SslMode) -> Result<MakeRustlsConnect, DatabaseError> {
+fn encryption(server: &Address, mode: SslMode) -> Result<MakeRustlsConnect, DatabaseError> {
     let failed = |reason: String| DatabaseError::Encryption { reason };
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))

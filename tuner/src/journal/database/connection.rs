@@ -2,12 +2,16 @@
 //! the two have in common, with `$1`, `$2`, … in the order in which they appear. Knows no table.
 
 use super::error::DatabaseError;
+use super::waiting::Waiting;
 use chrono::NaiveDateTime;
-use postgres::types::private::BytesMut;
-use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use std::collections::HashMap;
 use std::error::Error;
+use tokio::runtime::Runtime;
+use tokio_postgres::Config;
+use tokio_postgres::types::private::BytesMut;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// As SQLAlchemy writes a time into SQLite.
 const TIME: &str = "%Y-%m-%d %H:%M:%S%.6f";
@@ -101,8 +105,59 @@ pub(super) type Row = Vec<Value>;
 
 /// A connection.
 pub(super) enum Connection {
-    Postgres { client: Box<postgres::Client>, statements: HashMap<String, postgres::Statement> },
+    Postgres(Box<Server>),
     Sqlite(rusqlite::Connection),
+}
+
+/// A connection to a server, whose answers are waited for.
+pub(super) struct Server {
+    /// Declared before the runtime, which drives it.
+    client: tokio_postgres::Client,
+    statements: HashMap<String, tokio_postgres::Statement>,
+    runtime: Runtime,
+    waiting: Waiting,
+}
+
+impl Server {
+    /// Connects, and runs these statements.
+    pub(super) fn connect(
+        config: &Config,
+        encryption: MakeRustlsConnect,
+        statements: &str,
+        waiting: &Waiting,
+    ) -> Result<Server, DatabaseError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(DatabaseError::Client)?;
+        let (client, connection) = waiting.wait_for(&runtime, config.connect(encryption))?;
+        // It ends with the client, or when the server has left, which the next call of the client tells.
+        runtime.spawn(async {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection to the database has ended");
+            }
+        });
+        let server = Server { client, statements: HashMap::new(), runtime, waiting: waiting.clone() };
+        server.run(statements)?;
+        Ok(server)
+    }
+
+    fn run(&self, statements: &str) -> Result<(), DatabaseError> {
+        self.waiting.wait_for(&self.runtime, self.client.batch_execute(statements))
+    }
+
+    fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, DatabaseError> {
+        let statement = match self.statements.get(sql) {
+            Some(known) => known.clone(),
+            None => {
+                let statement = self.waiting.wait_for(&self.runtime, self.client.prepare(sql))?;
+                self.statements.entry(sql.to_owned()).or_insert(statement).clone()
+            }
+        };
+        let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
+        let rows = self.waiting.wait_for(&self.runtime, self.client.query(&statement, &values))?;
+        rows.iter()
+            .map(|row| (0..row.len()).map(|column| Ok(row.try_get(column)?)).collect::<Result<Row, _>>())
+            .collect()
+    }
 }
 
 impl Connection {
@@ -113,7 +168,7 @@ impl Connection {
     /// Begins a transaction, which is undone unless it is committed.
     pub(super) fn begin(&mut self) -> Result<(), DatabaseError> {
         match self {
-            Connection::Postgres { client, .. } => Ok(client.batch_execute("BEGIN")?),
+            Connection::Postgres(server) => server.run("BEGIN"),
             // One that reads first and then writes could otherwise be refused in the middle.
             Connection::Sqlite(connection) => Ok(connection.execute_batch("BEGIN IMMEDIATE")?),
         }
@@ -122,7 +177,7 @@ impl Connection {
     /// Ends a transaction, with `COMMIT` or `ROLLBACK`. Also runs several statements without values.
     pub(super) fn run(&mut self, statements: &str) -> Result<(), DatabaseError> {
         match self {
-            Connection::Postgres { client, .. } => Ok(client.batch_execute(statements)?),
+            Connection::Postgres(server) => server.run(statements),
             Connection::Sqlite(connection) => Ok(connection.execute_batch(statements)?),
         }
     }
@@ -148,18 +203,7 @@ impl Connection {
     /// Runs a statement, which is kept prepared; gives the rows that it results in.
     pub(super) fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, DatabaseError> {
         match self {
-            Connection::Postgres { client, statements } => {
-                let statement = match statements.get(sql) {
-                    Some(known) => known.clone(),
-                    None => statements.entry(sql.to_owned()).or_insert(client.prepare(sql)?).clone(),
-                };
-                let values: Vec<&(dyn ToSql + Sync)> =
-                    values.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
-                let rows = client.query(&statement, &values)?;
-                rows.iter()
-                    .map(|row| (0..row.len()).map(|column| Ok(row.try_get(column)?)).collect::<Result<Row, _>>())
-                    .collect()
-            }
+            Connection::Postgres(server) => server.query(sql, values),
             Connection::Sqlite(connection) => {
                 let mut statement = connection.prepare_cached(sql)?;
                 let columns = statement.column_count();

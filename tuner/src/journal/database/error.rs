@@ -1,18 +1,27 @@
 //! What a database refuses, and whether another try may help.
 
-use postgres::error::SqlState;
 use rusqlite::ErrorCode;
 use std::fmt;
+use tokio_postgres::error::SqlState;
 
 /// Why a database did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
     /// PostgreSQL, or the connection to it.
     #[error("{}", Told(.0))]
-    Postgres(#[from] postgres::Error),
+    Postgres(#[from] tokio_postgres::Error),
     /// SQLite.
     #[error("{0}")]
     Sqlite(#[from] rusqlite::Error),
+    /// The server does not answer.
+    #[error("no answer for {seconds} s")]
+    Silent {
+        /// For how long it was waited for.
+        seconds: u64,
+    },
+    /// The client of a server cannot be set up.
+    #[error("the connection cannot be set up: {0}")]
+    Client(std::io::Error),
     /// The encryption of a connection cannot be set up.
     #[error("the connection cannot be encrypted: {reason}")]
     Encryption {
@@ -49,7 +58,8 @@ impl DatabaseError {
                 Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Remedy::Repeat,
                 _ => Remedy::None,
             },
-            DatabaseError::Encryption { .. } | DatabaseError::Row { .. } => Remedy::None,
+            DatabaseError::Silent { .. } => Remedy::Reconnect,
+            DatabaseError::Client(_) | DatabaseError::Encryption { .. } | DatabaseError::Row { .. } => Remedy::None,
         }
     }
 }
@@ -76,14 +86,14 @@ fn of_code(code: &SqlState) -> Remedy {
 }
 
 /// Whether the server was not reached, or has left in the middle.
-fn is_refused_connection(error: &postgres::Error) -> bool {
+fn is_refused_connection(error: &tokio_postgres::Error) -> bool {
     // A certificate that does not fit comes as an error of the connection, too, and stays wrong.
     encryption_error(error).is_none()
         && (error.is_closed() || causes(error).any(|cause| cause.downcast_ref::<std::io::Error>().is_some()))
 }
 
 /// What is wrong with the encryption of a connection, if that is why it failed.
-fn encryption_error(error: &postgres::Error) -> Option<&rustls::Error> {
+fn encryption_error(error: &tokio_postgres::Error) -> Option<&rustls::Error> {
     causes(error).find_map(|cause| {
         let in_io = || cause.downcast_ref::<std::io::Error>()?.get_ref()?.downcast_ref();
         cause.downcast_ref().or_else(in_io)
@@ -91,12 +101,12 @@ fn encryption_error(error: &postgres::Error) -> Option<&rustls::Error> {
 }
 
 /// An error, and what has caused it, and so on.
-fn causes(error: &postgres::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+fn causes(error: &tokio_postgres::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
     std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source())
 }
 
 /// An error of PostgreSQL with the server's own words.
-struct Told<'a>(&'a postgres::Error);
+struct Told<'a>(&'a tokio_postgres::Error);
 
 impl fmt::Display for Told<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

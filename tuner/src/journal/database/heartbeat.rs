@@ -10,6 +10,7 @@ use super::error::DatabaseError;
 use super::owner::Owner;
 use super::rows::{self, TrialRows, Which};
 use super::statements::{own, standing, standing_unless_held, unless_held};
+use super::waiting::Look;
 use super::{Database, JournalError};
 use crate::journal::format;
 use crate::record::Ending;
@@ -267,6 +268,11 @@ impl Database {
     }
 
     /// Waits no more than some seconds for a server that is gone.
+    /// What goes on while the database is waited for.
+    pub(in crate::journal) fn while_waiting(&self, look: Look) {
+        self.link.waiting().set(look);
+    }
+
     pub(in crate::journal) fn hurry(&mut self) {
         self.link.hurry();
     }

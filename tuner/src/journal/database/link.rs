@@ -5,6 +5,7 @@ use super::connect::{Absent, connect};
 use super::connection::Connection;
 use super::error::{DatabaseError, Remedy};
 use super::url::StorageUrl;
+use super::waiting::Waiting;
 use crate::journal::JournalError;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ pub(super) struct Link {
     reached: Instant,
     /// How long a server that is gone is waited for: not at all until it has been reached.
     patience: Duration,
+    /// What goes on while it is waited for.
+    waiting: Waiting,
 }
 
 /// A server that is gone.
@@ -37,7 +40,14 @@ struct Outage {
 
 impl Link {
     pub(super) fn new(url: StorageUrl, absent: Absent) -> Link {
-        Link { url, absent, connection: None, reached: Instant::now(), patience: Duration::ZERO }
+        Link {
+            url,
+            absent,
+            connection: None,
+            reached: Instant::now(),
+            patience: Duration::ZERO,
+            waiting: Waiting::default(),
+        }
     }
 
     /// The address, without a password.
@@ -53,6 +63,11 @@ impl Link {
     /// Waits from now on for a server that is gone.
     pub(super) fn be_patient(&mut self) {
         self.patience = LONGEST_OUTAGE;
+    }
+
+    /// What goes on while a server is waited for.
+    pub(super) fn waiting(&self) -> &Waiting {
+        &self.waiting
     }
 
     /// Waits no more than some seconds from now on: this process is about to end.
@@ -120,7 +135,7 @@ impl Link {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             none => {
-                let connection = connect(&self.url, self.absent)?;
+                let connection = connect(&self.url, self.absent, &self.waiting)?;
                 self.reached = Instant::now();
                 none.insert(connection)
             }
@@ -135,13 +150,15 @@ impl Link {
             if !self.patience.is_zero() {
                 eprintln!("ferrotune: the storage {} does not answer ({error}); the search waits for it", self.url);
             }
-            Outage { since: Instant::now(), pause: PAUSES.0 }
+            let silence = if let DatabaseError::Silent { seconds } = error { *seconds } else { 0 };
+            let now = Instant::now();
+            Outage { since: now.checked_sub(Duration::from_secs(silence)).unwrap_or(now), pause: PAUSES.0 }
         });
         if outage.since.elapsed() >= self.patience {
             return false;
         }
-        std::thread::sleep(outage.pause);
-        outage.pause = (2 * outage.pause).min(PAUSES.1);
-        true
+        let pause = outage.pause;
+        outage.pause = (2 * pause).min(PAUSES.1);
+        self.waiting.pause(pause, outage.since)
     }
 }
