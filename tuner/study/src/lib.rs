@@ -6,9 +6,9 @@
 //! these processes, too.
 //!
 //! ```no_run
-//! use ferrotune_study::{Direction, Study};
+//! use ferrotune_study::{Direction, Result, Study};
 //!
-//! fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+//! fn main() -> Result<()> {
 //!     let mut study = Study::builder().project("parabola").objective("loss", Direction::Min).max_trials(30).build()?;
 //!     study.optimize(|trial| {
 //!         let x: f64 = trial.float("x", -10.0..=10.0).get()?;
@@ -31,7 +31,7 @@ mod processes;
 pub use builder::StudyBuilder;
 pub use callback::{Callback, Control};
 pub use error::StudyError;
-pub use ferrotune_trial::{FixedTrial, FixedValues, ObjectiveValue, Result, Trial};
+pub use ferrotune_trial::{Error, FixedTrial, FixedValues, ObjectiveValue, Result, Trial};
 pub use ferrotune_tuner::event::Finish;
 pub use ferrotune_tuner::record::{Ending, Parameter, State, TrialRecord};
 pub use ferrotune_tuner::space::{Distribution, Scale, Value};
@@ -125,7 +125,7 @@ impl Study {
     ///
     /// ```no_run
     /// # use ferrotune_study::{Direction, Study};
-    /// # fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    /// # fn main() -> ferrotune_study::Result<()> {
     /// let builder = Study::builder().project("parabola").objective("loss", Direction::Min);
     /// let mut study = builder.max_trials(50).in_process().build()?;
     /// for _ in 0..50 {
@@ -168,7 +168,7 @@ impl Study {
     ///
     /// ```no_run
     /// # use ferrotune_study::{Direction, Distribution, Parameter, Scale, Study};
-    /// # fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    /// # fn main() -> ferrotune_study::Result<()> {
     /// let mut study = Study::builder().project("digits").objective("loss", Direction::Min).build()?;
     /// if study.trials()?.is_empty() {
     ///     let range = Distribution::Float { low: 1e-4, high: 1e-1, step: None, scale: Scale::Log };

@@ -75,7 +75,7 @@ impl Trial {
     /// assert_eq!(model(&best)?, (64, 0.01));
     /// let error = model(&Trial::of([("lr", 0.01.into())])).unwrap_err();
     /// assert_eq!(error.to_string(), "Trial::of has no value for `units`, only for lr; add it");
-    /// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+    /// # Ok::<(), ferrotune_trial::Error>(())
     /// ```
     pub fn of(values: impl Into<FixedValues>) -> FixedTrial {
         FixedTrial::of(values.into())
