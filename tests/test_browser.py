@@ -39,13 +39,26 @@ vec![Planet { name: "Mercury", radius_km: 2439.7 }, Planet { name: "Earth", radi
     'let count: u32 = "seven";',
 ]
 
-# How many colours a canvas has, up to 20: an empty one has one.
-COLOURS = """canvas => {
-    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
-    const colours = new Set();
-    for (let at = 0; at < data.length && colours.size < 20; at += 4)
-        colours.add([data[at], data[at + 1], data[at + 2], data[at + 3]].join());
-    return colours.size;
+# How many colours a plot has: an empty one has one or two.
+COLOURS = """plot => new Set([...plot.querySelectorAll('path, text, rect')].flatMap(
+    part => [part.getAttribute('fill'), part.getAttribute('stroke')]
+)).size"""
+
+# The least contrast between a plot's texts and the page, by WCAG 2.1, which asks for 4.5.
+CONTRAST = """plot => {
+    const numbers = colour => colour.match(/[\\d.]+/g).map(Number);
+    const page = numbers(getComputedStyle(plot.closest('.jp-Notebook')).backgroundColor);
+    const luminance = colour => [0.2126, 0.7152, 0.0722].reduce((sum, weight, at) => {
+        const value = colour[at] / 255;
+        return sum + weight * (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+    }, 0);
+    const contrast = text => {
+        const [red, green, blue, alpha = 1] = numbers(getComputedStyle(text).fill);
+        const mixed = [red, green, blue].map((value, at) => alpha * value + (1 - alpha) * page[at]);
+        const [low, high] = [luminance(mixed), luminance(page)].sort((one, other) => one - other);
+        return (high + 0.05) / (low + 0.05);
+    };
+    return Math.min(...[...plot.querySelectorAll('text')].map(contrast));
 }"""
 
 
@@ -109,7 +122,7 @@ def test_results_are_drawn_in_both_themes(lab):
     notebook = lab("gallery")
     notebook.page.set_viewport_size({"width": 1000, "height": 900})
     notebook.run_all(60)
-    plots = [notebook.cell(f"%plot {kind}").locator("canvas") for kind in ("history", "intermediate")]
+    plots = [notebook.cell(f"%plot {kind}").locator("svg.marks") for kind in ("history", "intermediate")]
     for plot in plots:
         plot.wait_for()
         assert plot.evaluate(COLOURS) > 3
@@ -120,6 +133,9 @@ def test_results_are_drawn_in_both_themes(lab):
     assert "expected `u32`, found `&str`" in error.inner_text()
     # JupyterLab makes bold red a red that is too dark for its dark theme.
     assert error.locator(".ansi-red-fg").count() > 0 and error.locator(".ansi-red-intense-fg").count() == 0
+    for theme in ("Dark", "Light"):
+        notebook.theme(f"JupyterLab {theme}")
+        assert min(plot.evaluate(CONTRAST) for plot in plots) >= 4.5, theme
     notebook.screenshot_in_both_themes("gallery")
     assert notebook.errors == []
 

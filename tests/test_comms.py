@@ -15,9 +15,9 @@ class Watch:
     def __init__(self, kernel):
         self.kernel, self.comms, self.bundles, self.models = kernel, [], [], {}
 
-    def run(self, code):
-        """Runs a cell that must not fail; returns its result."""
-        msg_id = self.kernel.begin(code)
+    def run(self, code, cell=None):
+        """Runs a cell that must not fail, in a front end that says which one it is if `cell` is given; returns its result."""
+        msg_id = self.kernel.begin(code) if cell is None else begin_cell(self.kernel, cell, code)
         result, content = None, None
         while content != IDLE[1]:
             message = self.kernel.next_published(msg_id)
@@ -36,6 +36,19 @@ class Watch:
     def id_of(self, model):
         """The id of the last widget with this model."""
         return [id for id, state in self.models.items() if state["_model_name"] == model][-1]
+
+    def listed(self):
+        """How many of the widgets that were ever opened a front end finds, and the last values of their sliders."""
+        found = self.kernel.ask("comm_info_request", {"target_name": WIDGET})["comms"].keys() & self.models.keys()
+        return len(found), sorted(self.models[id]["value"] for id in found if "value" in self.models[id])
+
+
+def begin_cell(kernel, cell, code):
+    """Sends a cell as JupyterLab does, which names it; returns the id of the request."""
+    content = {"code": code, "silent": False, "store_history": True, "allow_stdin": False, "stop_on_error": False}
+    message = kernel.client.session.msg("execute_request", content, metadata={"cellId": cell, "deletedCells": []})
+    kernel.client.shell_channel.send(message)
+    return message["header"]["msg_id"]
 
 
 @pytest.fixture
@@ -65,6 +78,7 @@ def test_slider_is_opened_shown_moved_between_cells_and_read_by_the_next_one(ker
     watch.run('let mut epochs = ferrotune::widget::int_slider("epochs", 1..=50, 10)?; epochs.show();')
     layout, style, slider = watch.models
     assert [watch.models[part]["_model_name"] for part in (layout, style)] == ["LayoutModel", "SliderStyleModel"]
+    assert watch.models[style]["description_width"] == "initial"
     assert watch.models[slider] == {
         "_model_module": "@jupyter-widgets/controls",
         "_model_module_version": "2.0.0",
@@ -221,6 +235,68 @@ def test_value_that_is_none_is_an_error_that_names_its_control(kernel, watch):
     assert 'the control "count" holds null; set another value' in kernel.fails("count.value()?").error
     error = kernel.fails('ferrotune::widget::int_slider("n", 1..=3, 4)?;').error
     assert 'the slider "n" goes from 1 to 3, but its value is 4' in error
+
+
+def slider(name, value, end=""):
+    return f'{name}ferrotune::widget::int_slider("released", 0..=50, {value})?{end}'
+
+
+@pytest.mark.parametrize("cell", [None, "a-cell"], ids=["by code", "by id"])
+def test_ten_runs_of_a_cell_leave_the_slider_of_the_last_one(kernel, watch, cell):
+    for run in range(10):
+        # With an id, it is the same cell after an edit, too.
+        watch.run(slider("let released = ", 7 if cell is None else run, "; released.show();"), cell)
+    assert len(watch.models) == 30
+    assert watch.listed() == (3, [7 if cell is None else 9])
+    set_value(kernel, watch.id_of("IntSliderModel"), 23)
+    assert watch.run("released.value()?") == "23"
+
+
+def test_slider_without_a_variable_stays_until_its_cell_runs_again(watch):
+    watch.run(slider("", 1, ".show();"), "first")
+    watch.run(slider("", 2, ".show();"), "second")
+    assert watch.listed() == (6, [1, 2])
+    watch.run(slider("", 3, ".show();"), "first")
+    assert watch.listed() == (6, [2, 3])
+
+
+def test_slider_of_a_variable_works_until_the_variable_is_declared_anew(kernel, watch):
+    watch.run(slider("let kept = ", 1, ";"), "maker")
+    watch.run("1", "maker")
+    assert watch.listed() == (3, [1])
+    set_value(kernel, watch.id_of("IntSliderModel"), 5)
+    assert watch.run("let copy = kept.clone(); kept.value()?") == "5"
+    watch.run("let kept = 1;")
+    assert watch.listed() == (3, [1]), "the copy holds it"
+    watch.run("drop(copy);")
+    assert watch.listed() == (0, [])
+
+
+def test_slider_whose_variable_comes_back_is_opened_again(kernel, watch):
+    watch.run(slider("let back = ", 1, ";"), "back")
+    first = watch.id_of("IntSliderModel")
+    set_value(kernel, first, 5)
+    watch.run(slider("let back = ", 2, ";"), "back")
+    assert watch.listed() == (3, [2])
+    opened = len(watch.comms)
+    watch.run("%undo")
+    assert watch.run("back.value()?") == "5"
+    *parts, model = [message["content"] for message in watch.comms[opened:] if message["msg_type"] == "comm_open"]
+    assert (len(parts), model["comm_id"], model["data"]["state"]["value"]) == (2, first, 5)
+    assert watch.listed()[0] == 6, "the user sees the other one"
+    watch.run(slider("let back = ", 3, ";"), "back")
+    assert watch.listed() == (3, [3])
+
+
+def test_slider_of_a_run_that_crashes_is_closed_by_the_next_run(kernel, watch):
+    watch.run(slider("let crashed = ", 1, ";"), "crash")
+    msg_id = begin_cell(kernel, "crash", slider("let crashed = ", 2, "; std::process::abort();"))
+    lost = [content["comm_id"] for msg_type, content in kernel.published(msg_id) if msg_type == "comm_open"]
+    assert kernel.reply(msg_id)["content"]["status"] == "error"
+    assert watch.run("crashed.value()?") == "1"
+    watch.run(slider("let crashed = ", 3, ";"), "crash")
+    assert watch.listed() == (3, [3])
+    assert len(lost) == 3 and kernel.ask("comm_info_request")["comms"].keys().isdisjoint(lost)
 
 
 # Comms

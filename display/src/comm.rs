@@ -3,10 +3,12 @@
 //! The kernel keeps them, so a [`Comm`] stays valid after a crash, `%undo` or `%restore`. What the front end sends while no cell
 //! runs waits for the next cell that calls [`Comm::receive`].
 
+use crate::widget::model::HOLDER;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ferrotune_link::{Answer, CommAction, CommAnswer, CommMessage, KernelFrame, connection};
 use serde_json::Map;
+use std::collections::BTreeSet;
 use std::{fmt, io};
 
 pub use serde_json::{Value, json};
@@ -102,6 +104,12 @@ impl Comm {
     pub fn close(&self) -> io::Result<()> {
         let message = CommMessage { data: json!({}), ..CommMessage::default() };
         done(CommAction::Close { comm: self.id.clone(), message })
+    }
+
+    /// Reports the ids of all widgets' comms that this process holds.
+    pub(crate) fn report_held(ids: &BTreeSet<String>) -> io::Result<()> {
+        let message = CommMessage { data: json!({"held": ids}), ..CommMessage::default() };
+        done(CommAction::Send { comm: HOLDER.to_owned(), message })
     }
 
     /// The state of a widget, as the cell and the front end have set it.

@@ -25,6 +25,7 @@ macro_rules! control {
 mod bar;
 mod button;
 mod choice;
+mod held;
 mod input;
 pub mod model;
 
@@ -33,8 +34,9 @@ use crate::show::{self, Handle};
 use crate::{Bundle, Show, escape};
 use serde_json::{Map, Value, json};
 use std::io;
+use std::sync::Arc;
 
-pub use bar::{Bar, bar, send_late};
+pub use bar::{Bar, bar};
 pub use button::{Button, button};
 pub use choice::{Dropdown, dropdown};
 pub use input::{Input, InputValue, checkbox, float_box, float_slider, int_box, int_slider, text_box};
@@ -51,13 +53,13 @@ pub use input::{Input, InputValue, checkbox, float_box, float_slider, int_box, i
 #[derive(Clone, Debug)]
 pub struct Widget {
     /// None where there is no kernel.
-    comms: Option<Comms>,
+    comms: Option<Arc<Comms>>,
     /// What the cell has set, which holds where there is no kernel.
     own: Map<String, Value>,
 }
 
-/// The comms of a widget.
-#[derive(Clone, Debug)]
+/// The comms of a widget. All its handles share them, and the widget is held as long as one of them lives.
+#[derive(Debug)]
 struct Comms {
     model: Comm,
     layout: Comm,
@@ -76,7 +78,7 @@ impl Widget {
             return Err(invalid(format!("the state of a {model} is not an object with values")));
         };
         let comms = match Comms::open(model, style, &own) {
-            Ok(comms) => Some(comms),
+            Ok(comms) => Some(Arc::new(comms)),
             Err(error) if error.kind() == io::ErrorKind::NotConnected => None,
             Err(error) => return Err(error),
         };
@@ -159,11 +161,35 @@ impl Show for Widget {
 
 impl Comms {
     fn open(model: &str, style: &str, own: &Map<String, Value>) -> io::Result<Self> {
-        let layout = open(&model::layout())?;
+        let label = own.get("description").and_then(Value::as_str).unwrap_or_default();
+        let layout = open(&model::layout_of(model, label))?;
         let style = open(&model::style(style))?;
         let control = model::control(model, layout.id(), style.id(), own);
-        Ok(Self { model: open(&control)?, layout, style })
+        let comms = Self { model: open(&control)?, layout, style };
+        held::add(comms.ids());
+        Ok(comms)
     }
+
+    fn ids(&self) -> [&str; 3] {
+        [&self.layout, &self.style, &self.model].map(Comm::id)
+    }
+}
+
+impl Drop for Comms {
+    fn drop(&mut self) {
+        held::remove(self.ids());
+    }
+}
+
+/// Sends what bars show by now and have not sent, and reports which widgets variables still hold. The prelude calls this at the
+/// end of each cell.
+///
+/// # Errors
+/// That of the first bar that could not; the others have been sent nevertheless.
+pub fn send_late() -> io::Result<()> {
+    let sent = bar::send_late();
+    held::report();
+    sent
 }
 
 fn open(state: &Map<String, Value>) -> io::Result<Comm> {

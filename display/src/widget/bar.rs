@@ -102,11 +102,11 @@ impl Show for Bar {
     }
 }
 
-/// Sends what bars show by now and have not sent. The prelude calls this at the end of each cell.
+/// Sends what bars show by now and have not sent.
 ///
 /// # Errors
 /// That of the first bar that could not; the others have been sent nevertheless.
-pub fn send_late() -> io::Result<()> {
+pub(super) fn send_late() -> io::Result<()> {
     let late = std::mem::take(&mut *lock(&LATE));
     let send = |bar: Bar| {
         let mut state = bar.state();

@@ -5,10 +5,16 @@ use serde_json::{Map, Value, json};
 
 /// The target of widgets' comms.
 pub const TARGET: &str = "jupyter.widget";
+/// The comm on which a cell process reports the ids of the widgets that its variables hold, as `{"held": [id, …]}`. The kernel keeps
+/// it, no front end knows it.
+pub const HOLDER: &str = "ferrotune.widget.holder";
 /// The version of the protocol of Jupyter widgets, which the metadata of a `comm_open` holds.
 pub const PROTOCOL: &str = "2.1.0";
 /// The version of ipywidgets' models of layouts and of controls.
 const MODELS: &str = "2.0.0";
+/// The letters for which ipywidgets has room, and the width of a control without its label.
+const SHORT_LABEL: usize = 10;
+const BESIDE_LABEL_PX: u32 = 220;
 const BASE: &str = "@jupyter-widgets/base";
 const CONTROLS: &str = "@jupyter-widgets/controls";
 
@@ -17,9 +23,30 @@ pub fn layout() -> Map<String, Value> {
     model(BASE, "Layout", BASE, "LayoutView")
 }
 
-/// The state of a style, such as `SliderStyle`, with ipywidgets' defaults.
+/// The state of the layout of a control with this label. A label that is longer than those for which ipywidgets has room makes its
+/// control wider, and takes nothing from what is beside it.
+pub fn layout_of(control: &str, label: &str) -> Map<String, Value> {
+    let mut state = layout();
+    let letters = label.chars().count();
+    if letters > SHORT_LABEL {
+        let width = match control {
+            "Button" => "max-content".to_owned(),
+            _ => format!("calc({BESIDE_LABEL_PX}px + {letters}ch)"),
+        };
+        state.insert("width".to_owned(), json!(width));
+    }
+    state
+}
+
+/// The state of a style, such as `SliderStyle`, with ipywidgets' defaults, except that a label is as wide as its text: ipywidgets
+/// cuts labels of more than 80 pixels.
 pub fn style(name: &str) -> Map<String, Value> {
-    model(CONTROLS, name, BASE, "StyleView")
+    let mut state = model(CONTROLS, name, BASE, "StyleView");
+    // The label of a button is within it.
+    if name != "ButtonStyle" {
+        state.insert("description_width".to_owned(), json!("initial"));
+    }
+    state
 }
 
 /// The state of a control, such as `IntSlider`, with the ids of its layout and style and with values of its own.
@@ -70,6 +97,24 @@ pub fn view(id: &str, fallback: Bundle) -> Bundle {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn labels_beside_controls_have_the_width_of_their_text() {
+        for name in
+            ["SliderStyle", "DescriptionStyle", "TextStyle", "CheckboxStyle", "ProgressStyle", "ToggleButtonsStyle"]
+        {
+            assert_eq!(style(name)["description_width"], "initial", "{name}");
+        }
+        assert!(!style("ButtonStyle").contains_key("description_width"));
+    }
+
+    #[test]
+    fn a_long_label_makes_its_control_wider() {
+        let width = |control, label| layout_of(control, label).remove("width");
+        assert_eq!(width("IntSlider", "ten lettés"), None);
+        assert_eq!(width("IntSlider", "eleven ones"), Some(json!("calc(220px + 11ch)")));
+        assert_eq!(width("Button", "eleven ones"), Some(json!("max-content")));
+    }
 
     #[test]
     fn a_control_has_the_view_that_ipywidgets_gives_it() {

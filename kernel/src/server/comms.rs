@@ -6,7 +6,7 @@
 //! Jupyter widgets.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,13 +17,17 @@ use serde_json::{Map, Value, json};
 use super::exchange::{Exchange, Iopub};
 use super::wire::{self, Parent, WireError};
 use crate::stop_button::Press;
-use ferrotune_display::widget::model::TARGET as WIDGET;
+use ferrotune_display::widget::model::{HOLDER, TARGET as WIDGET};
+use release::{Maker, Released};
 use untaken::Untaken;
 use widget::WidgetState;
 
+mod release;
 mod stop;
 mod untaken;
 mod widget;
+
+pub(super) use release::CellKey;
 
 /// The target of a front end that asks for the state of all widgets.
 const CONTROL: &str = "jupyter.widget.control";
@@ -42,6 +46,7 @@ struct State {
     untaken: Untaken,
     /// The comms of the buttons that stop searches, by the ids of their displays.
     stop_buttons: BTreeMap<String, stop::Comms>,
+    released: Released,
     /// A front end has asked for widgets.
     has_widgets: bool,
 }
@@ -54,6 +59,8 @@ struct Comm {
     /// A front end has closed it. Cells can still take its messages; an own widget keeps its state, because a front end that
     /// does not know widgets closes each one at once, and others may show it.
     is_closed: bool,
+    /// Of a widget that a cell has made.
+    maker: Option<Maker>,
 }
 
 enum Kind {
@@ -123,7 +130,7 @@ impl Comms {
         match kind {
             Ok(kind) => {
                 let is_plain = matches!(kind, Kind::Plain);
-                let comm = Comm { target: target_name.clone(), kind, is_own: false, is_closed: false };
+                let comm = Comm { target: target_name.clone(), kind, is_own: false, is_closed: false, maker: None };
                 state.comms.insert(comm_id.clone(), comm);
                 if is_plain {
                     state.keep(exchange, &comm_id, Some(&target_name), for_cells(data, buffers));
@@ -193,15 +200,15 @@ impl Comms {
     }
 
     /// Does what a cell wants with a comm. What is published belongs to `parent`, the request of the cell.
-    pub(super) fn act(&self, parent: &Parent, action: CommAction) -> Answer {
-        match self.answer(parent, action) {
+    pub(super) fn act(&self, parent: &Parent, cell: &Arc<CellKey>, action: CommAction) -> Answer {
+        match self.answer(parent, cell, action) {
             Ok(Some(learned)) => Answer::Comm { learned },
             Ok(None) => Answer::Done,
             Err(reason) => Answer::Refused { reason },
         }
     }
 
-    fn answer(&self, parent: &Parent, action: CommAction) -> Result<Option<CommAnswer>, String> {
+    fn answer(&self, parent: &Parent, cell: &Arc<CellKey>, action: CommAction) -> Result<Option<CommAnswer>, String> {
         let mut state = self.lock();
         match action {
             CommAction::Open { target, message } => {
@@ -212,10 +219,16 @@ impl Comms {
                 };
                 let content = json!({"comm_id": id, "target_name": target, "data": message.data});
                 self.iopub.publish_with(parent, "comm_open", &Value::Object(message.metadata), content, &buffers);
-                state.comms.insert(id.clone(), Comm::own(target, kind));
+                let maker = matches!(kind, Kind::Widget(_)).then(|| Maker::new(cell));
+                state.comms.insert(id.clone(), Comm { maker, ..Comm::own(target, kind) });
                 Ok(Some(CommAnswer::Opened { id }))
             }
+            CommAction::Send { comm, message } if comm == HOLDER => {
+                state.hold(&self.iopub, parent, &release::held(&message)?);
+                Ok(None)
+            }
             CommAction::Send { comm: id, message } => {
+                state.reopen(&self.iopub, parent, &id);
                 let (comm, buffers) = (state.usable(&id)?, bytes(&message)?);
                 if let Kind::Widget(widget) = &mut comm.kind
                     && message.data["method"] == "update"
@@ -242,12 +255,15 @@ impl Comms {
                 }
                 Ok(Some(CommAnswer::Messages { messages }))
             }
-            CommAction::State { comm: id } => match &state.usable(&id)?.kind {
-                Kind::Widget(widget) => Ok(Some(CommAnswer::State { values: widget.values.clone() })),
-                Kind::Plain | Kind::StopButton(..) | Kind::Control => {
-                    Err(format!("the comm {id} is not a widget's; it has no state"))
+            CommAction::State { comm: id } => {
+                state.reopen(&self.iopub, parent, &id);
+                match &state.usable(&id)?.kind {
+                    Kind::Widget(widget) => Ok(Some(CommAnswer::State { values: widget.values.clone() })),
+                    Kind::Plain | Kind::StopButton(..) | Kind::Control => {
+                        Err(format!("the comm {id} is not a widget's; it has no state"))
+                    }
                 }
-            },
+            }
             CommAction::Accept { target } => {
                 let opened = state.untaken.take_opened(&target);
                 state.accepted.insert(target);
@@ -289,7 +305,7 @@ impl State {
 impl Comm {
     /// A comm that a cell or the kernel opens.
     fn own(target: String, kind: Kind) -> Self {
-        Self { target, kind, is_own: true, is_closed: false }
+        Self { target, kind, is_own: true, is_closed: false, maker: None }
     }
 
     fn is_usable(&self) -> bool {

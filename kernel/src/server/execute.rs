@@ -14,7 +14,7 @@ use tokio::sync::futures::Notified;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::cell_queue::{Queue, Queued};
-use super::comms::Comms;
+use super::comms::{CellKey, Comms};
 use super::exchange::{Exchange, Received};
 use super::kernel::{EngineHandle, Kernel};
 use super::screen::{Pending, Screen, capture};
@@ -117,14 +117,18 @@ async fn execute(kernel: &Arc<Kernel>, mut exchange: Exchange, mut turn: Turn<'_
     if !request.silent {
         exchange.publish("execute_input", json!({"code": request.code, "execution_count": execution_count}));
     }
+    let cell = Arc::new(CellKey::of(&exchange.request, &request.code));
+    if let Turn::Queued(_) = turn {
+        kernel.comms.begin_cell(&exchange, &cell);
+    }
     let metadata = json!({"started": wire::now()});
-    let result = run(kernel, interrupted, &exchange, &request, execution_count, &turn).await;
+    let result = run(kernel, interrupted, &exchange, &request, &cell, execution_count, &turn).await;
 
     let mut aborted = Vec::new();
     let content = match result {
         Ok((engine, payload)) => {
             let expressions = request.user_expressions.unwrap_or_default();
-            let values = evaluate(&engine, &kernel.comms, &exchange.request, expressions).await;
+            let values = evaluate(&engine, &kernel.comms, &exchange.request, &cell, expressions).await;
             json!({"status": "ok", "execution_count": execution_count, "payload": payload, "user_expressions": values})
         }
         Err(failure) => {
@@ -157,6 +161,7 @@ async fn run(
     interrupted: Notified<'_>,
     exchange: &Exchange,
     request: &ExecuteRequest,
+    key: &Arc<CellKey>,
     execution_count: u32,
     turn: &Turn<'_>,
 ) -> Result<(Arc<EngineHandle>, Vec<Value>), Failure> {
@@ -183,6 +188,7 @@ async fn run(
         pending: Pending::default(),
         history: kernel.history.clone(),
         comms: kernel.comms.clone(),
+        cell: key.clone(),
         payload: Vec::new(),
         terminal: kernel.ignores_updates.then(Terminal::default),
     };
@@ -217,6 +223,7 @@ async fn evaluate(
     engine: &EngineHandle,
     comms: &Comms,
     request: &Request,
+    key: &Arc<CellKey>,
     expressions: BTreeMap<String, String>,
 ) -> Map<String, Value> {
     let (mut values, sent_at) = (Map::new(), Instant::now());
@@ -224,9 +231,9 @@ async fn evaluate(
         let subshell = request.subshell.clone();
         let cell = Cell { code, allow_stdin: false, can_be_undone: false, count: None, sent_at, subshell };
         let value = match start(engine, cell) {
-            Ok(mut outputs) => {
-                capture(comms, &request.parent, &mut outputs).await.unwrap_or_else(|| Err(engine_gone("it has ended")))
-            }
+            Ok(mut outputs) => capture(comms, &request.parent, key, &mut outputs)
+                .await
+                .unwrap_or_else(|| Err(engine_gone("it has ended"))),
             Err(failure) => Err(failure),
         };
         let entry = match value {

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::cell_history::{CellHistory, Query};
-use super::comms::Comms;
+use super::comms::{CellKey, Comms};
 use super::exchange::Iopub;
 use super::stdin::{Question, Stdin};
 use super::terminal::Terminal;
@@ -40,6 +40,8 @@ pub(super) struct Screen {
     /// Answers questions for the cells of this session.
     pub(super) history: CellHistory,
     pub(super) comms: Arc<Comms>,
+    /// The cell that makes the outputs.
+    pub(super) cell: Arc<CellKey>,
     /// `payload` of the reply.
     pub(super) payload: Vec<Value>,
     /// Of a front end that ignores updates of displays.
@@ -144,7 +146,7 @@ impl Screen {
                 if matches!(action, CommAction::Open { .. } | CommAction::Send { .. } | CommAction::Close { .. }) {
                     self.flush_text();
                 }
-                answer(&self.comms, &self.parent, action, reply);
+                answer(&self.comms, &self.parent, &self.cell, action, reply);
             }
             Output::StopButton { id, press } => {
                 self.flush_text();
@@ -272,8 +274,8 @@ async fn sleep_until(due: Option<Instant>) {
     }
 }
 
-fn answer(comms: &Comms, parent: &Parent, action: CommAction, reply: oneshot::Sender<Answer>) {
-    if reply.send(comms.act(parent, action)).is_err() {
+fn answer(comms: &Comms, parent: &Parent, cell: &Arc<CellKey>, action: CommAction, reply: oneshot::Sender<Answer>) {
+    if reply.send(comms.act(parent, cell, action)).is_err() {
         tracing::debug!("the cell no longer waits for what became of its comm");
     }
 }
@@ -282,6 +284,7 @@ fn answer(comms: &Comms, parent: &Parent, action: CommAction, reply: oneshot::Se
 pub(super) async fn capture(
     comms: &Comms,
     parent: &Parent,
+    cell: &Arc<CellKey>,
     outputs: &mut UnboundedReceiver<Output>,
 ) -> Option<Result<Option<(Map<String, Value>, Map<String, Value>)>, Failure>> {
     let mut value = None;
@@ -289,7 +292,7 @@ pub(super) async fn capture(
         match outputs.recv().await? {
             Output::Result { data, metadata } => value = Some((data, metadata)),
             Output::Done(result) => return Some(result.map(|()| value)),
-            Output::Comm { action, reply } => answer(comms, parent, action, reply),
+            Output::Comm { action, reply } => answer(comms, parent, cell, action, reply),
             Output::Input { reply, .. } => drop::<oneshot::Sender<String>>(reply),
             Output::History { reply, .. } => drop(reply),
             Output::Stream(..)

@@ -1,6 +1,7 @@
 //! The server over real ZeroMQ sockets, with an engine that plays a script.
 
 mod client;
+mod widgets;
 
 use std::sync::{Mutex, mpsc as work};
 

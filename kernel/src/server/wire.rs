@@ -60,6 +60,8 @@ pub(crate) struct Request {
     pub(crate) content: Result<Map<String, Value>, WireError>,
     /// The subshell that it is for; none for the main shell.
     pub(crate) subshell: Option<String>,
+    /// What its metadata says of the notebook.
+    pub(crate) notebook: Notebook,
     /// Binary frames behind the content.
     pub(crate) buffers: Vec<Vec<u8>>,
 }
@@ -70,6 +72,17 @@ impl Request {
         let content = self.content.clone()?;
         serde_json::from_value(Value::Object(content)).map_err(|error| unreadable("content", &error))
     }
+}
+
+/// What the metadata of an `execute_request` says of the notebook. JupyterLab and VS Code say it; the messaging specification does
+/// not know it, so it is read as far as it can be.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Notebook {
+    /// The id of the cell that runs.
+    pub(crate) cell_id: Option<String>,
+    /// The ids of the cells that the user has deleted since the last request.
+    pub(crate) deleted_cells: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -117,6 +130,7 @@ impl Codec {
             parent: Parent(Arc::from(header)),
             content: read_content(rest),
             subshell: subshell_id,
+            notebook: read_notebook(rest),
             buffers: rest.iter().skip(3).map(|frame| frame.as_ref().to_vec()).collect(),
         })
     }
@@ -182,6 +196,15 @@ fn read_content<F: AsRef<[u8]>>(rest: &[F]) -> Result<Map<String, Value>, WireEr
         serde_json::from_slice::<IgnoredAny>(frame.as_ref()).map_err(|error| unreadable(part, &error))?;
     }
     serde_json::from_slice(content.as_ref()).map_err(|error| unreadable("content", &error))
+}
+
+/// Reads the metadata in `[parent_header, metadata, content, buffers…]`.
+fn read_notebook<F: AsRef<[u8]>>(rest: &[F]) -> Notebook {
+    let metadata = rest.get(1).map_or(&[][..], AsRef::as_ref);
+    serde_json::from_slice(metadata).unwrap_or_else(|error| {
+        tracing::debug!(%error, "metadata of a request says nothing of its notebook");
+        Notebook::default()
+    })
 }
 
 fn unreadable(part: &'static str, error: &serde_json::Error) -> WireError {

@@ -36,7 +36,7 @@ pub(super) enum Fork {
         /// Names of the original's threads, which were not copied.
         threads: Vec<String>,
         /// What it has not kept.
-        cut: Cut,
+        cut: Box<Cut>,
     },
 }
 
@@ -57,7 +57,7 @@ pub(super) fn take(socket: &Path, own: &[Identity]) -> Result<Fork> {
                 // SAFETY: ends this process at once; its exit handlers and buffers are the parent's.
                 unsafe { libc::_exit(0) }
             };
-            Ok(Fork::Woken { threads, cut })
+            Ok(Fork::Woken { threads, cut: Box::new(cut) })
         }
         pid => {
             let snapshot = Pid::from_raw(pid).context("fork gave no process id")?;

@@ -66,6 +66,8 @@ pub enum Colour {
     Series(usize),
     /// Each mark by its own shade.
     Shade,
+    /// As the texts and the axes.
+    Ink,
 }
 
 /// What a layer draws. On an axis of names a coordinate is the name's position in the list.
@@ -75,6 +77,8 @@ pub enum Marks {
     Points(Vec<Point>),
     /// The labels of points instead of the points.
     Labels(Vec<Point>),
+    /// The same on plates, so that lines below them do not cross the letters.
+    Plates(Vec<Point>),
     /// Lines through points.
     Lines(Vec<Line>),
     /// Horizontal bars, one or more to a row.
@@ -131,7 +135,7 @@ pub struct Cell {
     pub shade: f64,
 }
 
-/// The scale of shades: dark is low, bright is high.
+/// The scale of shades: blue is low, orange is high.
 #[derive(Clone, Debug)]
 pub struct Shades {
     /// What they measure.

@@ -103,7 +103,11 @@ impl Client {
     }
 
     pub(super) async fn send(&mut self, msg_type: &str, content: Value) -> Value {
-        let message = self.codec.encode(&[], msg_type, &Parent::none(), &json!({}), &content);
+        self.send_with_metadata(msg_type, json!({}), content).await
+    }
+
+    pub(super) async fn send_with_metadata(&mut self, msg_type: &str, metadata: Value, content: Value) -> Value {
+        let message = self.codec.encode(&[], msg_type, &Parent::none(), &metadata, &content);
         let header = serde_json::from_slice(message.get(2).unwrap()).unwrap();
         self.shell.send(message).await.unwrap();
         header

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Codec, Parent, Request, WireError};
+use super::{Codec, Notebook, Parent, Request, WireError};
 
 const HEADER: &str = r#"{"msg_id":"a","msg_type":"execute_request","shape":{"unknown":1e999999},"n":1.0}"#;
 
@@ -30,6 +30,19 @@ fn signed_message_is_read() {
     assert_eq!(request.identities, [b"peer".to_vec()]);
     assert_eq!(request.msg_type, "execute_request");
     assert_eq!(Value::Object(request.content.unwrap()), json!({"code": "1"}));
+}
+
+#[test]
+fn metadata_of_a_request_names_its_cell_and_deleted_ones_where_the_front_end_does() {
+    let notebook = |metadata: &str| {
+        let Notebook { cell_id, deleted_cells } = decode("key", &[HEADER, "{}", metadata, "{}"]).unwrap().notebook;
+        (cell_id.unwrap_or_default(), deleted_cells.join(" "))
+    };
+    let said = |id: &str, deleted: &str| (id.to_owned(), deleted.to_owned());
+    assert_eq!(notebook(r#"{"cellId":"a","deletedCells":["b","c"],"n":1e999999}"#), said("a", "b c"));
+    assert_eq!(notebook(r#"{"cellId":null}"#), said("", ""));
+    assert_eq!(notebook(r#"{"deletedCells":1}"#), said("", ""));
+    assert_eq!(notebook("[]"), said("", ""));
 }
 
 #[test]

@@ -1,13 +1,31 @@
-//! Colours that are readable on light and on dark pages.
+//! Colours that are visible on light and on dark pages: each has a contrast of at least 3:1 to both, as WCAG 2.1 asks of graphics
+//! in its criterion 1.4.11. Texts and axes have the colour of the page's texts where the front end tells it.
 
 use super::{Chart, Colour};
 
-/// Text, ticks and frames.
-pub(super) const INK: &str = "#777777";
-/// Colours of series: those of Okabe and Ito, which colour-blind people can distinguish, without black and yellow.
-const SERIES: [&str; 6] = ["#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9"];
-/// Shades from low to high.
-pub(super) const SHADES: [[u8; 3]; 5] = [[58, 82, 165], [33, 130, 160], [53, 175, 121], [170, 190, 50], [245, 170, 30]];
+/// Texts, axes and edges: the colour of the text around the chart.
+pub(super) const INK: &str = "currentColor";
+/// The ink where a chart is a picture of its own, to which the page tells no colour.
+pub(super) const INK_OF_PICTURES: &str = "#858585";
+/// The plate of a label that lies on lines, and the letters on it.
+pub(super) const PLATE: &str = "#616c7a";
+pub(super) const ON_PLATE: &str = "#ffffff";
+/// Colours of series, which colour-blind people can distinguish: hues of Okabe and Ito in a narrower range of lightness, and a
+/// grey.
+const SERIES: [&str; 6] = ["#0072b2", "#b87f00", "#009e73", "#d55e00", "#c66a9c", "#808b96"];
+/// Shades from low to high: from blue to orange, which colour-blind people can distinguish too.
+pub(super) const SHADES: [[u8; 3]; 5] =
+    [[48, 110, 210], [128, 96, 210], [190, 86, 164], [220, 102, 92], [212, 128, 24]];
+
+/// The width of each of so many lines: the more lines, the thinner, since a transparent line has too little contrast.
+pub(super) fn line_width(colour: Colour, lines: usize) -> f64 {
+    match (colour, lines) {
+        (Colour::Ink, _) => 1.0,
+        (_, 0..=20) => 1.8,
+        (_, 21..=100) => 1.4,
+        _ => 1.0,
+    }
+}
 
 /// The colour of a series by number; after the last colour the first one follows.
 pub(super) fn series(index: usize) -> &'static str {
@@ -19,23 +37,65 @@ pub(super) fn of_mark(chart: &Chart, colour: Colour, shade: f64) -> String {
     match (colour, &chart.shades) {
         (Colour::Series(index), _) => series(index).to_owned(),
         (Colour::Shade, Some(shades)) => shaded(shades.position(shade)),
-        (Colour::Shade, None) => INK.to_owned(),
+        (Colour::Shade, None) | (Colour::Ink, _) => INK.to_owned(),
     }
 }
 
 /// The colour of a shade between 0 and 1.
 pub(super) fn shaded(position: f64) -> String {
+    hex(mixed(position))
+}
+
+fn mixed(position: f64) -> [u8; 3] {
     let place = position * (SHADES.len() - 1) as f64;
     let index = (place as usize).min(SHADES.len() - 2);
     let share = place - index as f64;
-    let mixed = |channel: usize| {
+    [0, 1, 2].map(|channel: usize| {
         let (low, high) = (f64::from(SHADES[index][channel]), f64::from(SHADES[index + 1][channel]));
         (low + (high - low) * share).round() as u8
-    };
-    hex([mixed(0), mixed(1), mixed(2)])
+    })
 }
 
 /// The colour in the syntax of SVG and Vega-Lite.
 pub(super) fn hex([red, green, blue]: [u8; 3]) -> String {
     format!("#{red:02x}{green:02x}{blue:02x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pages of JupyterLab's themes and of VS Code's dark one.
+    const PAGES: [&str; 3] = ["#ffffff", "#111111", "#1f1f1f"];
+    const LEAST: f64 = 3.0;
+    /// What WCAG asks of texts.
+    const LEAST_OF_TEXT: f64 = 4.5;
+
+    /// The relative luminance of WCAG 2.1.
+    fn luminance(colour: &str) -> f64 {
+        let linear = |channel: usize| {
+            let value = f64::from(u8::from_str_radix(&colour[1 + 2 * channel..3 + 2 * channel], 16).unwrap()) / 255.0;
+            if value <= 0.040_45 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * linear(0) + 0.7152 * linear(1) + 0.0722 * linear(2)
+    }
+
+    fn contrast(one: &str, other: &str) -> f64 {
+        let (one, other) = (luminance(one), luminance(other));
+        (one.max(other) + 0.05) / (one.min(other) + 0.05)
+    }
+
+    #[test]
+    fn every_colour_is_visible_on_light_and_on_dark_pages() {
+        assert!((contrast("#ffffff", "#000000") - 21.0).abs() < 1e-9);
+        let shades = (0..=100).map(|step| shaded(f64::from(step) / 100.0));
+        let fixed = SERIES.into_iter().chain([INK_OF_PICTURES, PLATE]).map(str::to_owned);
+        for colour in fixed.chain(shades) {
+            for page in PAGES {
+                let contrast = contrast(&colour, page);
+                assert!(contrast >= LEAST, "{colour} on {page}: {contrast:.2}");
+            }
+        }
+        assert!(contrast(ON_PLATE, PLATE) >= LEAST_OF_TEXT);
+    }
 }

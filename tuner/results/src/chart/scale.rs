@@ -97,6 +97,14 @@ impl Scale {
         }
     }
 
+    /// The number of places side by side: the names, or one.
+    pub(crate) fn places(&self) -> usize {
+        match self {
+            Scale::Names(names) => names.len().max(1),
+            _ => 1,
+        }
+    }
+
     /// About `count` values with their labels, or as many names as there is room for.
     pub(crate) fn ticks(&self, count: usize) -> Vec<(f64, String)> {
         match self {

@@ -1,6 +1,8 @@
-//! A chart as SVG: axes with ticks and labels, marks with tooltips, a legend. Has no scripts and no fonts.
+//! A chart as SVG: axes with ticks and labels, marks with tooltips, a legend. Has no scripts and no fonts. As part of a page it is no
+//! wider than its place, and has the colour of the page's texts where the page has JupyterLab's variables. In an `<img>`, which
+//! nbconvert writes, SVG knows nothing of the page.
 
-use super::colours::{INK, SHADES, hex, of_mark, series, shaded};
+use super::colours::{INK, INK_OF_PICTURES, ON_PLATE, PLATE, SHADES, hex, line_width, of_mark, series, shaded};
 use super::{Axis, Chart, Colour, Layer, Marks, Panel, Scale, Shades};
 use crate::number;
 use ferrotune_display::escape;
@@ -13,8 +15,10 @@ const LETTER_HEIGHT: f64 = 9.0;
 /// Longer labels are cut to this many letters.
 const LONGEST_LABEL: usize = 18;
 
-/// Number of panels in a row.
-const PANELS_A_ROW: usize = 3;
+/// How much larger a chart is on a page with enough room, which makes its texts as large as those of notebooks.
+const ENLARGEMENT: f64 = 1.2;
+/// Number of panels in a row, with which several panels are about as wide as one that is alone.
+const PANELS_A_ROW: usize = 2;
 
 /// A panel and its position.
 struct Frame<'a> {
@@ -48,9 +52,13 @@ impl Chart {
             bottom += LINE;
         }
         let title = escape::html(&self.title);
+        let look = format!(
+            "color=\"{INK_OF_PICTURES}\" style=\"max-width:100%;height:auto;color:var(--jp-content-font-color1,{INK_OF_PICTURES})\""
+        );
+        let shown_width = total_width * ENLARGEMENT;
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {total_width:.0} {:.0}\" width=\"{total_width:.0}\" \
-             font-family=\"sans-serif\" font-size=\"11\" fill=\"{INK}\"><title>{title}</title>\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {total_width:.0} {:.0}\" width=\"{shown_width:.0}\" \
+             {look} font-family=\"sans-serif\" font-size=\"11\" fill=\"{INK}\"><title>{title}</title>\
              <text x=\"{left:.1}\" y=\"18\" font-size=\"14\" font-weight=\"bold\">{title}</text>{body}</svg>",
             bottom + 6.0
         )
@@ -59,12 +67,14 @@ impl Chart {
     fn panel(&self, frame: &Frame<'_>) -> String {
         let Frame { left, top, width, height, .. } = *frame;
         let marks: String = frame.panel.layers.iter().map(|layer| self.layer(frame, layer)).collect();
-        format!(
-            "{}{}<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width}\" height=\"{height}\" fill=\"none\" \
-             stroke=\"{INK}\"/>{marks}",
-            x_axis(frame),
-            y_axis(frame)
-        )
+        // A panel whose axes are among its marks needs no frame.
+        let edges = match frame.panel.y.scale {
+            Scale::Share => String::new(),
+            _ => format!(
+                "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width}\" height=\"{height}\" fill=\"none\" stroke=\"{INK}\"/>"
+            ),
+        };
+        format!("{}{}{edges}{marks}", x_axis(frame), y_axis(frame))
     }
 
     fn layer(&self, frame: &Frame<'_>, layer: &Layer) -> String {
@@ -75,7 +85,7 @@ impl Chart {
                 .map(|point| {
                     let (x, y, colour) = (frame.x(point.x), frame.y(point.y), colour(point.shade));
                     // The edge shows a point that lies on a cell of its own colour.
-                    let look = format!("fill=\"{colour}\" fill-opacity=\"0.8\" stroke=\"{INK}\" stroke-width=\"0.6\"");
+                    let look = format!("fill=\"{colour}\" stroke=\"{INK}\" stroke-width=\"0.7\"");
                     let attributes = format!("circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" {look}");
                     with_tooltip(&attributes, &point.label)
                 })
@@ -83,13 +93,17 @@ impl Chart {
             Marks::Labels(points) => {
                 points.iter().map(|point| text(frame.x(point.x), frame.y(point.y), "middle", &point.label)).collect()
             }
+            Marks::Plates(points) => {
+                let room = frame.width / frame.panel.x.scale.places() as f64;
+                points.iter().map(|point| plate(frame.x(point.x), frame.y(point.y), room, &point.label)).collect()
+            }
             Marks::Lines(lines) => {
-                let opacity = if lines.len() > 20 { 0.6 } else { 0.9 };
+                let thickness = line_width(layer.colour, lines.len());
                 let drawn = lines.iter().map(|line| {
                     let corners: Vec<String> =
                         line.points.iter().map(|(x, y)| format!("{:.1},{:.1}", frame.x(*x), frame.y(*y))).collect();
                     let (corners, colour) = (corners.join(" "), colour(line.shade));
-                    let look = format!("stroke=\"{colour}\" stroke-width=\"1.5\" stroke-opacity=\"{opacity}\"");
+                    let look = format!("stroke=\"{colour}\" stroke-width=\"{thickness}\" stroke-linejoin=\"round\"");
                     with_tooltip(&format!("polyline points=\"{corners}\" fill=\"none\" {look}"), &line.label)
                 });
                 drawn.collect()
@@ -114,7 +128,7 @@ impl Chart {
                     let (x, y, colour) = (left.min(right), top.min(bottom), colour(cell.shade));
                     let (width, height) = ((right - left).abs(), (bottom - top).abs());
                     // Edges between pixels would be blended, which draws a grid.
-                    let look = format!("fill=\"{colour}\" fill-opacity=\"0.6\" shape-rendering=\"crispEdges\"");
+                    let look = format!("fill=\"{colour}\" shape-rendering=\"crispEdges\"");
                     format!("<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\" {look}/>")
                 })
                 .collect(),
@@ -176,7 +190,7 @@ impl Frame<'_> {
 /// The position of a value on an axis; an axis without ticks has room for labels at both ends.
 fn place(scale: &Scale, value: f64) -> f64 {
     match scale {
-        Scale::Share => 0.06 + 0.88 * value,
+        Scale::Share => 0.08 + 0.84 * value,
         scale => scale.position(value),
     }
 }
@@ -189,11 +203,13 @@ fn x_axis(frame: &Frame<'_>) -> String {
     let ticks = ticks.map(|(value, label)| (frame.x(value), shortened(&label)));
     // Slanted labels need no more room than a line each.
     let length = |label: &str| if slanted { LINE } else { (label.chars().count() + 1) as f64 * LETTER };
+    let has_own_axes = panel.y.scale == Scale::Share;
     let ticks = readable(ticks, length).map(|(x, label)| {
         let grid = format!(
             "<line x1=\"{x:.1}\" y1=\"{top:.1}\" x2=\"{x:.1}\" y2=\"{:.1}\" stroke=\"{INK}\" stroke-opacity=\"0.2\"/>",
             bottom + 4.0
         );
+        let grid = if has_own_axes { String::new() } else { grid };
         let y = bottom + 15.0;
         let turned = if slanted {
             format!("text-anchor=\"end\" transform=\"rotate(-35 {x:.1} {y:.1})\"")
@@ -271,14 +287,32 @@ fn labels_are_slanted(axis: &Axis, width: f64) -> bool {
 }
 
 fn shortened(label: &str) -> String {
-    if label.chars().count() <= LONGEST_LABEL {
+    shortened_to(label, LONGEST_LABEL)
+}
+
+fn shortened_to(label: &str, longest: usize) -> String {
+    if label.chars().count() <= longest {
         return label.to_owned();
     }
-    label.chars().take(LONGEST_LABEL - 1).chain(['…']).collect()
+    label.chars().take(longest.saturating_sub(1)).chain(['…']).collect()
 }
 
 fn text(x: f64, y: f64, anchor: &str, content: &str) -> String {
     format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>", escape::html(content))
+}
+
+/// A label on a plate, both in the middle of this place and no wider than the room.
+fn plate(x: f64, y: f64, room: f64, label: &str) -> String {
+    let label = shortened_to(label, ((room - 2.0 * LETTER) / LETTER).max(3.0) as usize);
+    let width = (label.chars().count() + 2) as f64 * LETTER;
+    format!(
+        "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{LINE}\" rx=\"4\" fill=\"{PLATE}\"/>\
+         <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"{ON_PLATE}\">{}</text>",
+        x - width / 2.0,
+        y - LINE / 2.0,
+        y + 4.0,
+        escape::html(&label)
+    )
 }
 
 /// An element with its name, attributes and tooltip.

@@ -78,7 +78,7 @@ impl Chart {
                 }
             }
             // These are drawn as rows, and at the ends of strips.
-            Marks::Bars(_) | Marks::Labels(_) => {}
+            Marks::Bars(_) | Marks::Labels(_) | Marks::Plates(_) => {}
         }
     }
 }
@@ -199,10 +199,10 @@ fn is_at(x: f64, index: usize) -> bool {
 
 /// The labels at the two ends of an axis.
 fn ends(layers: &[Layer], index: usize) -> (&str, &str) {
-    let labels = layers.iter().find_map(|layer| match &layer.marks {
-        Marks::Labels(points) => Some(points),
+    let labels = layers.iter().filter_map(|layer| match &layer.marks {
+        Marks::Labels(points) | Marks::Plates(points) => Some(points),
         _ => None,
     });
-    let mut here = labels.into_iter().flatten().filter(|point| is_at(point.x, index)).map(|point| point.label.as_str());
+    let mut here = labels.flatten().filter(|point| is_at(point.x, index)).map(|point| point.label.as_str());
     (here.next().unwrap_or(""), here.next_back().unwrap_or(""))
 }

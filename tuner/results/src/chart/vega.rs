@@ -1,16 +1,24 @@
 //! A chart as Vega-Lite 5, with its data in it: <https://vega.github.io/vega-lite/docs/>. The axes have the same ranges
 //! as in the other forms.
 
-use super::colours::{INK, SHADES, hex, series};
+use super::colours::{INK, ON_PLATE, PLATE, SHADES, hex, line_width, series};
 use super::{Axis, Chart, Colour, Layer, Marks, Panel, Scale};
 use serde_json::{Value, json};
 
 /// What a plot takes with its axes and legends, in pixels: less than the output of a cell where the browser's window is 1000 pixels
 /// wide, and 38 pixels for the menu of the plot. Front ends cut what is wider, or make users scroll to it.
-const WHOLE: (u32, u32) = (520, 350);
+const WHOLE: (u32, u32) = (520, 380);
+/// The width of a plot that is alone, where the front end calculates it: what JupyterLab's window leaves to outputs with both of its
+/// side bars open.
+const WHOLE_WIDTH: &str = "clamp(windowSize()[0] - 740, 520, 800)";
 /// What one of several panels takes without its axes, since Vega-Lite fits only a plot that is alone into a size.
-const PANEL: (u32, u32) = (190, 160);
+const PANEL: (u32, u32) = (180, 160);
 const PANELS_A_ROW: usize = 2;
+/// The size of letters in pixels, and the width of most of them.
+const LETTERS: u32 = 12;
+const LETTER: f64 = 7.0;
+/// What makes a shape 10 times as large as its path, in square pixels.
+const PLATE_SIZE: u32 = 400;
 /// Columns of a legend, of which each is at most 180 pixels wide.
 const LEGEND_COLUMNS: u32 = 3;
 
@@ -24,8 +32,10 @@ impl Chart {
         if single {
             spec["autosize"] = json!({"type": "fit", "contains": "padding"});
         }
+        spec["usermeta"] = json!({"embedOptions": embed_options(single)});
         // Front ends draw the plot on the page, whose colour is the theme's.
         spec["background"] = json!("transparent");
+        spec["padding"] = json!(12);
         spec["config"] = config();
         spec["$schema"] = json!("https://vega.github.io/schema/vega-lite/v5.json");
         spec["title"] = match &self.note {
@@ -36,16 +46,43 @@ impl Chart {
     }
 
     fn panel_spec(&self, panel: &Panel, (width, height): (u32, u32)) -> Value {
-        let layers: Vec<Value> = panel.layers.iter().map(|layer| self.layer_spec(panel, layer)).collect();
-        json!({"width": width, "height": height, "layer": layers})
+        let layers = panel.layers.iter().flat_map(|layer| match layer.marks {
+            Marks::Plates(_) => vec![self.plate_spec(panel, layer), self.layer_spec(panel, layer)],
+            _ => vec![self.layer_spec(panel, layer)],
+        });
+        let mut spec = json!({"width": width, "height": height, "layer": layers.collect::<Vec<Value>>()});
+        if panel.y.scale == Scale::Share {
+            // The axes are among the marks.
+            spec["view"] = json!({"stroke": null});
+            for layer in spec["layer"].as_array_mut().into_iter().flatten() {
+                layer["encoding"]["x"]["axis"] =
+                    json!({"domain": false, "ticks": false, "grid": false, "labelAngle": 0});
+            }
+        }
+        spec
+    }
+
+    /// The plates below labels, which are points whose shape is as wide as the label.
+    fn plate_spec(&self, panel: &Panel, layer: &Layer) -> Value {
+        let mut spec = self.layer_spec(panel, layer);
+        let shape = json!({"expr": "datum.plate"});
+        spec["mark"] = json!({"type": "point", "filled": true, "opacity": 1, "size": PLATE_SIZE, "shape": shape});
+        spec["encoding"]["color"] = json!({"value": PLATE});
+        if let Some(encoding) = spec["encoding"].as_object_mut() {
+            encoding.remove("text");
+        }
+        for point in spec["data"]["values"].as_array_mut().into_iter().flatten() {
+            point["plate"] = json!(plate(point["label"].as_str().unwrap_or_default(), label_limit(&panel.x)));
+        }
+        spec
     }
 
     fn layer_spec(&self, panel: &Panel, layer: &Layer) -> Value {
-        let (mark, data) = marks(panel, &layer.marks);
+        let (mark, data) = marks(panel, layer);
         let mut encoding = json!({"x": channel("x", &panel.x), "y": channel("y", &panel.y)});
         match layer.marks {
             Marks::Points(_) => {}
-            Marks::Labels(_) => encoding["text"] = json!({"field": "label", "type": "nominal"}),
+            Marks::Labels(_) | Marks::Plates(_) => encoding["text"] = json!({"field": "label", "type": "nominal"}),
             Marks::Lines(_) => {
                 encoding["detail"] = json!({"field": "line", "type": "nominal"});
                 encoding["order"] = json!({"field": "corner", "type": "quantitative"});
@@ -62,7 +99,10 @@ impl Chart {
         if !matches!(layer.marks, Marks::Cells(_)) {
             encoding["tooltip"] = json!({"field": "label", "type": "nominal"});
         }
-        encoding["color"] = self.colour(layer);
+        encoding["color"] = match layer.marks {
+            Marks::Plates(_) => json!({"value": ON_PLATE}),
+            _ => self.colour(layer),
+        };
         let mut spec = json!({"mark": mark, "data": {"values": data}, "encoding": encoding});
         if !layer.name.is_empty() {
             // A JSON string is also a string in Vega's expressions.
@@ -84,7 +124,7 @@ impl Chart {
                 json!({"field": "series", "type": "nominal", "title": null, "scale": scale})
             }
             (Colour::Series(index), _) => json!({"value": series(index)}),
-            (Colour::Shade, None) => json!({"value": series(0)}),
+            (Colour::Shade, None) | (Colour::Ink, _) => json!({"value": INK}),
         }
     }
 
@@ -103,14 +143,32 @@ impl Chart {
     }
 }
 
-/// Text and lines in the ink that is readable on light and on dark pages.
+/// What vega-embed, with which front ends draw the plot, takes from it. As SVG, unlike on a canvas, the plot follows the theme when
+/// that changes.
+fn embed_options(single: bool) -> Value {
+    let mut options = json!({"renderer": "svg"});
+    if single {
+        // The value holds until the expression is evaluated.
+        let signal = json!({"name": "width", "value": WHOLE.0, "update": WHOLE_WIDTH});
+        options["patch"] =
+            json!([{"op": "remove", "path": "/width"}, {"op": "add", "path": "/signals", "value": [signal]}]);
+    }
+    options
+}
+
+/// Texts and axes in the colour of the page's texts, and about as large.
 fn config() -> Value {
     json!({
         "axis": {
-            "labelColor": INK, "titleColor": INK, "domainColor": INK, "tickColor": INK, "gridColor": INK, "gridOpacity": 0.2,
+            "labelColor": INK, "titleColor": INK, "domainColor": INK, "tickColor": INK, "gridColor": INK, "gridOpacity": 0.15,
+            "labelFontSize": LETTERS, "titleFontSize": LETTERS,
         },
-        "legend": {"labelColor": INK, "titleColor": INK, "orient": "bottom", "columns": LEGEND_COLUMNS},
-        "title": {"color": INK, "subtitleColor": INK},
+        "legend": {
+            "labelColor": INK, "titleColor": INK, "labelFontSize": LETTERS, "titleFontSize": LETTERS, "orient": "bottom",
+            "columns": LEGEND_COLUMNS,
+        },
+        "title": {"color": INK, "subtitleColor": INK, "anchor": "start", "fontSize": 14},
+        "text": {"fontSize": LETTERS},
         "view": {"stroke": INK},
     })
 }
@@ -131,7 +189,7 @@ fn channel(field: &str, axis: &Axis) -> Value {
             "scale": {"type": "log", "domain": [low, high], "nice": false},
         }),
         Scale::Share => json!({
-            "field": field, "type": "quantitative", "axis": null, "scale": {"domain": [-0.06, 1.06], "nice": false},
+            "field": field, "type": "quantitative", "axis": null, "scale": {"domain": [-0.1, 1.1], "nice": false},
         }),
         Scale::Names(names) => json!({
             "field": field, "type": "nominal", "title": title, "sort": names, "scale": {"domain": names},
@@ -154,15 +212,31 @@ fn coordinate(axis: &Axis, value: f64) -> Value {
     }
 }
 
+/// A rectangle with round corners in which a label of at most so many pixels fits, as the path of a shape. Vega stretches a shape of
+/// this size by 10 pixels.
+fn plate(label: &str, limit: f64) -> String {
+    let half = ((label.chars().count() as f64 * LETTER).min(limit) / 2.0 + 6.0) / 10.0;
+    let inner = half - 0.4;
+    format!(
+        "M-{inner:.2},-0.9H{inner:.2}Q{half:.2},-0.9,{half:.2},-0.5V0.5Q{half:.2},0.9,{inner:.2},0.9H-{inner:.2}Q-{half:.2},0.9,-{half:.2},0.5\
+         V-0.5Q-{half:.2},-0.9,-{inner:.2},-0.9Z"
+    )
+}
+
+/// The longest label in pixels that does not reach its neighbours.
+fn label_limit(axis: &Axis) -> f64 {
+    f64::from(WHOLE.0) / axis.scale.places() as f64 - 16.0
+}
+
 /// The mark type of a layer and its data.
-fn marks(panel: &Panel, marks: &Marks) -> (Value, Vec<Value>) {
+fn marks(panel: &Panel, layer: &Layer) -> (Value, Vec<Value>) {
     let (x, y) = (|value| coordinate(&panel.x, value), |value| coordinate(&panel.y, value));
-    match marks {
-        Marks::Points(points) | Marks::Labels(points) => {
+    match &layer.marks {
+        Marks::Points(points) | Marks::Labels(points) | Marks::Plates(points) => {
             let point = |point: &super::Point| json!({"x": x(point.x), "y": y(point.y), "shade": point.shade, "label": point.label});
-            let mark = match marks {
-                Marks::Points(_) => json!({"type": "circle", "opacity": 0.8, "stroke": INK, "strokeWidth": 0.6}),
-                _ => json!({"type": "text", "color": INK}),
+            let mark = match layer.marks {
+                Marks::Points(_) => json!({"type": "circle", "opacity": 1, "stroke": INK, "strokeWidth": 0.7}),
+                _ => json!({"type": "text", "limit": label_limit(&panel.x)}),
             };
             (mark, points.iter().map(point).collect())
         }
@@ -175,8 +249,9 @@ fn marks(panel: &Panel, marks: &Marks) -> (Value, Vec<Value>) {
                     })
                 })
             });
-            let opacity = if lines.len() > 20 { 0.6 } else { 0.9 };
-            (json!({"type": "line", "strokeWidth": 1.5, "opacity": opacity}), corners.collect())
+            let look =
+                json!({"type": "line", "strokeWidth": line_width(layer.colour, lines.len()), "strokeJoin": "round"});
+            (look, corners.collect())
         }
         Marks::Bars(bars) => {
             let bar =
@@ -188,13 +263,15 @@ fn marks(panel: &Panel, marks: &Marks) -> (Value, Vec<Value>) {
                 Scale::Names(_) => coordinate(axis, f64::midpoint(from, to)),
                 _ => json!(from),
             };
+            // Browsers leave gaps between adjacent rectangles, so that each reaches below the next one.
+            let beyond = |(from, to): (f64, f64)| to + (to - from) * 0.05;
             let cell = |cell: &super::Cell| {
                 json!({
-                    "x": place(&panel.x, cell.x), "x2": cell.x.1, "y": place(&panel.y, cell.y), "y2": cell.y.1,
+                    "x": place(&panel.x, cell.x), "x2": beyond(cell.x), "y": place(&panel.y, cell.y), "y2": beyond(cell.y),
                     "shade": cell.shade,
                 })
             };
-            (json!({"type": "rect", "opacity": 0.6}), cells.iter().map(cell).collect())
+            (json!({"type": "rect", "opacity": 1, "clip": true}), cells.iter().map(cell).collect())
         }
     }
 }

@@ -9,7 +9,8 @@ use ferrotune_display::escape;
 use ferrotune_tuner::journal::Study;
 use ferrotune_tuner::record::State;
 
-const STYLE: &str = "body{font:14px sans-serif;margin:2em;max-width:90em;color-scheme:light dark}\
+const STYLE: &str = "body{font:14px sans-serif;margin:2em;max-width:90em;color-scheme:light dark;\
+--jp-content-font-color1:CanvasText}\
 table{border-collapse:collapse;font-size:12px}td,th{padding:.25em .7em;text-align:left;border-bottom:1px solid #8884}\
 th{cursor:pointer}svg{max-width:100%;height:auto}pre{background:#8882;padding:1em}.table{overflow:auto;max-height:40em}";
 

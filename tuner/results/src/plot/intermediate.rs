@@ -1,4 +1,4 @@
-//! The reports of trials, step by step, also of pruned and running ones; later trials are brighter.
+//! The reports of trials, step by step, also of pruned and running ones; later trials are more orange.
 
 use super::{joined, metric, thinned, title};
 use crate::ResultsError;

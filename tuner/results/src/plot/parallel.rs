@@ -10,6 +10,8 @@ use ferrotune_tuner::journal::Study;
 
 /// More lines are not readable.
 const MOST_LINES: usize = 400;
+/// More names on one axis would cover each other.
+const MOST_PLATES: usize = 12;
 
 pub(super) fn chart(study: &Study, objective: usize, named: Option<&str>) -> Result<Chart, ResultsError> {
     let mut finished = finished(study, objective)?;
@@ -37,11 +39,14 @@ pub(super) fn chart(study: &Study, objective: usize, named: Option<&str>) -> Res
         Line { points, shade: *value, label: label(trial, metric, *value) }
     };
     let lines = Marks::Lines(drawn.iter().map(line).collect());
-    let mut labels = ends(0, &value_scale);
-    labels.extend(axes.iter().enumerate().flat_map(|(index, axis)| ends(index + 1, &axis.axis.scale)));
+    let scales = || std::iter::once(&value_scale).chain(axes.iter().map(|axis| &axis.axis.scale)).enumerate();
+    let labels = |of: fn(usize, &Scale) -> Vec<Point>| scales().flat_map(|(index, scale)| of(index, scale)).collect();
+    let layer = |colour, marks| Layer { name: String::new(), colour, marks };
     let layers = vec![
-        Layer { name: String::new(), colour: Colour::Shade, marks: lines },
-        Layer { name: String::new(), colour: Colour::Series(0), marks: Marks::Labels(labels) },
+        layer(Colour::Shade, lines),
+        layer(Colour::Ink, Marks::Lines(scales().map(|(index, _)| upright(index)).collect())),
+        layer(Colour::Ink, Marks::Labels(labels(ends))),
+        layer(Colour::Ink, Marks::Plates(labels(plates))),
     ];
     let names = std::iter::once(metric.to_owned()).chain(names).collect();
     let (x, y) = (Axis::new("", Scale::Names(names)), Axis::new("", Scale::Share));
@@ -49,18 +54,29 @@ pub(super) fn chart(study: &Study, objective: usize, named: Option<&str>) -> Res
     Ok(Chart { title: title(study, "parallel"), panels: vec![Panel { x, y, layers }], shades, note })
 }
 
-/// The labels at the lower and the upper end of an axis, and between them those of names.
+/// An axis as a line.
+fn upright(index: usize) -> Line {
+    Line { points: vec![(index as f64, 0.0), (index as f64, 1.0)], shade: 0.0, label: String::new() }
+}
+
+/// The numbers at the lower and the upper end of an axis, beyond the lines.
 fn ends(index: usize, scale: &Scale) -> Vec<Point> {
-    let label = |y: f64, label: String| Point { x: index as f64, y, shade: 0.0, label };
-    match scale {
-        Scale::Names(names) => {
-            // Above the point where the lines of a name meet.
-            let place = |at: usize| scale.position(at as f64) + 0.025;
-            names.iter().enumerate().map(|(at, name)| label(place(at), name.clone())).collect()
-        }
-        scale => {
-            let at = |position: f64| significant(scale.value_at(position), 3);
-            vec![label(-0.05, at(0.0)), label(1.02, at(1.0))]
-        }
+    if matches!(scale, Scale::Names(_)) {
+        return Vec::new();
     }
+    let label = |y: f64, at: f64| Point { x: index as f64, y, shade: 0.0, label: significant(scale.value_at(at), 3) };
+    vec![label(-0.05, 0.0), label(1.05, 1.0)]
+}
+
+/// The names on an axis, where the lines of each name meet; if they are many, only some.
+fn plates(index: usize, scale: &Scale) -> Vec<Point> {
+    let Scale::Names(names) = scale else { return Vec::new() };
+    let every = names.len().div_ceil(MOST_PLATES).max(1);
+    let plate = |(at, name): (usize, &String)| Point {
+        x: index as f64,
+        y: scale.position(at as f64),
+        shade: 0.0,
+        label: name.clone(),
+    };
+    names.iter().enumerate().step_by(every).map(plate).collect()
 }

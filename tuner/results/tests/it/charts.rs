@@ -239,12 +239,66 @@ fn plots_and_their_legends_fit_into_an_output_of_560_pixels() {
 fn plots_are_drawn_on_the_page_in_an_ink_for_every_theme() {
     for plot in Plot::all_of(&study(20)) {
         let (svg, vega) = (plot.svg(), plot.vega());
-        assert!(!svg.contains("white") && !svg.contains("black") && svg.contains("fill=\"#777777\""), "{}", plot.title);
+        // A picture of its own has a grey that is visible on every page; a part of a page has the page's colour.
+        let ink = "color=\"#858585\" style=\"max-width:100%;height:auto;color:var(--jp-content-font-color1,#858585)\"";
+        assert!(svg.contains(ink) && svg.contains("fill=\"currentColor\""), "{}", plot.title);
+        assert!(!svg.contains("white") && !svg.contains("black"), "{}", plot.title);
         assert_eq!(vega["background"], "transparent");
         for (part, key) in
             [("axis", "labelColor"), ("axis", "titleColor"), ("legend", "labelColor"), ("title", "color")]
         {
-            assert_eq!(vega["config"][part][key], "#777777", "{} {part}", plot.title);
+            assert_eq!(vega["config"][part][key], "currentColor", "{} {part}", plot.title);
         }
+    }
+}
+
+/// A mark that is transparent has a colour of its own on each page, which may be too close to the page's.
+#[test]
+fn marks_are_opaque() {
+    for plot in Plot::all_of(&study(60)) {
+        let svg = plot.svg();
+        let marks = ["<circle ", "<polyline ", "<rect "].into_iter().flat_map(|tag| svg.split(tag).skip(1));
+        let transparent = marks.filter(|mark| mark.split('>').next().is_some_and(|mark| mark.contains("opacity")));
+        assert_eq!(transparent.count(), 0, "{}", plot.title);
+        let layers = plot.vega()["layer"].as_array().cloned().unwrap_or_default();
+        // Circles of Vega-Lite are transparent unless they say otherwise.
+        let opacity = |layer: &serde_json::Value| layer["mark"]["opacity"].as_f64().unwrap_or(1.0);
+        assert!(
+            layers.iter().all(|layer| opacity(layer) == 1.0 || layer["mark"]["type"] != "circle"),
+            "{}",
+            plot.title
+        );
+    }
+}
+
+/// The text of each name on an axis follows the plate below it, and the numbers of an axis are beyond its lines.
+#[test]
+fn labels_of_parallel_axes_are_not_crossed_by_lines() -> Result<(), ResultsError> {
+    let chart = Plot::Parallel.of(&study(60), Focus::default())?;
+    let svg = chart.svg();
+    for name in ["wide", "plain"] {
+        let (before, _) = svg.rsplit_once(&format!(">{name}</text>")).expect("a label");
+        let plate = before.rsplit('<').nth(1).expect("a plate");
+        assert!(plate.starts_with("rect ") && plate.contains("#616c7a"), "{name}: {plate}");
+    }
+    assert!(svg.rfind("<polyline") < svg.find("#616c7a"), "a line is above a plate");
+    let numbers = chart.panels[0].layers.iter().filter_map(|layer| match &layer.marks {
+        Marks::Labels(points) => Some(points),
+        _ => None,
+    });
+    assert!(numbers.flatten().all(|point| point.y < -0.04 || point.y > 1.04));
+    Ok(())
+}
+
+#[test]
+fn pictures_are_as_wide_as_the_page_allows() {
+    for plot in Plot::all_of(&study(20)) {
+        let svg = plot.svg();
+        let root = svg.split('>').next().unwrap_or_default();
+        assert!(root.contains("viewBox=\"0 0 ") && root.contains("max-width:100%;height:auto"), "{root}");
+        assert!(!root.contains(" height=\""), "{root}");
+        let options = &plot.vega()["usermeta"]["embedOptions"];
+        assert_eq!(options["renderer"], "svg");
+        assert_eq!(options["patch"][1]["value"][0]["name"] == "width", plot.panels.len() == 1, "{}", plot.title);
     }
 }

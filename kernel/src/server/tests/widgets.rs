@@ -1,0 +1,152 @@
+//! When the widgets of cells are closed. The engine's cells open widgets and report which ones variables hold, as the cell process
+//! does.
+
+use std::sync::{Arc, Mutex};
+
+use ferrotune_display::widget::model;
+use ferrotune_link::{Answer, CommAction, CommAnswer, CommMessage};
+use serde_json::{Value, json};
+
+use super::client::{Client, Outputs, engine, play};
+use crate::execution::Output;
+
+/// A client of an engine whose cells consist of words: `open` makes a widget and holds it, `drop` holds none of those made so far but
+/// the last one, `none` holds none, `all` holds all, and `read` reads the first one's state.
+async fn start() -> (Client, Arc<Mutex<Vec<[String; 2]>>>) {
+    let made: Arc<Mutex<Vec<[String; 2]>>> = Arc::default();
+    let all = made.clone();
+    let client = Client::start(move || {
+        engine(move |cell, outputs| {
+            let mut made = made.lock().unwrap();
+            for word in cell.code.split(' ') {
+                match word {
+                    "open" => made.push(open_widget(&outputs)),
+                    "drop" => hold(&outputs, &made[made.len() - 1..]),
+                    "none" => hold(&outputs, &[]),
+                    "all" => hold(&outputs, &made),
+                    "read" => {
+                        let Answer::Comm { learned: CommAnswer::State { values } } =
+                            act(&outputs, CommAction::State { comm: made[0][1].clone() })
+                        else {
+                            panic!("the widget has no state")
+                        };
+                        assert_eq!(values["value"], 1);
+                    }
+                    word => panic!("unknown word {word}"),
+                }
+            }
+            play(&outputs, [Output::Done(Ok(()))]);
+        })
+    })
+    .await;
+    (client, all)
+}
+
+fn act(outputs: &Outputs, action: CommAction) -> Answer {
+    let (reply, answer) = tokio::sync::oneshot::channel();
+    play(outputs, [Output::Comm { action, reply }]);
+    answer.blocking_recv().unwrap()
+}
+
+/// The ids of the layout and of the control of a new widget.
+fn open_widget(outputs: &Outputs) -> [String; 2] {
+    let open = |state: Value| {
+        let message = CommMessage { data: json!({"state": state}), ..CommMessage::default() };
+        let action = CommAction::Open { target: model::TARGET.into(), message };
+        let Answer::Comm { learned: CommAnswer::Opened { id } } = act(outputs, action) else {
+            panic!("the comm is not open")
+        };
+        id
+    };
+    let layout = open(json!({}));
+    let control = open(json!({"value": 1, "layout": format!("IPY_MODEL_{layout}")}));
+    [layout, control]
+}
+
+fn hold(outputs: &Outputs, widgets: &[[String; 2]]) {
+    let message = CommMessage { data: json!({"held": widgets.concat()}), ..CommMessage::default() };
+    assert_eq!(act(outputs, CommAction::Send { comm: model::HOLDER.into(), message }), Answer::Done);
+}
+
+/// Runs a cell; returns what it has opened and closed.
+async fn run(client: &mut Client, metadata: Value, code: &str) -> Vec<(String, String)> {
+    let cell = client.send_with_metadata("execute_request", metadata, json!({"code": code})).await;
+    let published = client.conversation(&cell).await;
+    assert_eq!(client.reply().await.content["status"], "ok");
+    let comms = published.into_iter().filter(|(msg_type, _)| msg_type.starts_with("comm_"));
+    comms.map(|(msg_type, content)| (msg_type, content["comm_id"].as_str().unwrap().to_owned())).collect()
+}
+
+/// The ids of the comms that a front end finds.
+async fn listed(client: &mut Client) -> Vec<String> {
+    let request = client.send("comm_info_request", json!({})).await;
+    client.conversation(&request).await;
+    client.reply().await.content["comms"].as_object().unwrap().keys().cloned().collect()
+}
+
+fn sorted(ids: &[[String; 2]]) -> Vec<String> {
+    let mut ids = ids.concat();
+    ids.sort();
+    ids
+}
+
+fn each(msg_type: &str, ids: &[&String]) -> Vec<(String, String)> {
+    ids.iter().map(|id| (msg_type.to_owned(), (*id).clone())).collect()
+}
+
+#[tokio::test]
+async fn ten_runs_of_a_cell_leave_the_widgets_of_the_last_one() {
+    let (mut client, made) = start().await;
+    for metadata in [json!({"cellId": "a"}), json!({})] {
+        for _ in 0..10 {
+            // The variable holds the widget of the last run until this one has made another.
+            run(&mut client, metadata.clone(), "open drop").await;
+        }
+    }
+    let made = made.lock().unwrap().clone();
+    // To the kernel, a cell with an id and one without are two cells.
+    assert_eq!(listed(&mut client).await, sorted(&[made[9].clone(), made[19].clone()]));
+}
+
+#[tokio::test]
+async fn widget_without_a_variable_stays_until_its_cell_runs_again() {
+    let (mut client, made) = start().await;
+    run(&mut client, json!({"cellId": "a"}), "open none").await;
+    run(&mut client, json!({"cellId": "b"}), "open none").await;
+    let [first, second] = made.lock().unwrap().clone().try_into().unwrap();
+    assert_eq!(listed(&mut client).await, sorted(&[first.clone(), second.clone()]), "the user sees both");
+    let closed = run(&mut client, json!({"cellId": "a"}), "none").await;
+    assert_eq!(closed, each("comm_close", &[&first[1], &first[0]]), "a control is closed before its layout");
+    assert_eq!(listed(&mut client).await, sorted(std::slice::from_ref(&second)));
+    let closed = run(&mut client, json!({"cellId": "c", "deletedCells": ["b"]}), "none").await;
+    assert_eq!(closed, each("comm_close", &[&second[1], &second[0]]));
+    assert_eq!(listed(&mut client).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn widget_that_a_variable_holds_outlives_the_next_run_of_its_cell() {
+    let (mut client, made) = start().await;
+    let cell = json!({"cellId": "a"});
+    run(&mut client, cell.clone(), "open all").await;
+    assert_eq!(run(&mut client, cell, "all").await, []);
+    let [layout, control] = made.lock().unwrap()[0].clone();
+    assert_eq!(run(&mut client, json!({"cellId": "b"}), "read").await, []);
+    let closed = run(&mut client, json!({"cellId": "b"}), "none").await;
+    assert_eq!(closed, each("comm_close", &[&control, &layout]), "it is closed as soon as the variable is dropped");
+}
+
+#[tokio::test]
+async fn widget_is_opened_again_when_undo_brings_its_variable_back() {
+    let (mut client, made) = start().await;
+    let cell = json!({"cellId": "a"});
+    run(&mut client, cell.clone(), "open drop").await;
+    run(&mut client, cell.clone(), "open drop").await;
+    let [layout, control] = made.lock().unwrap()[0].clone();
+    let opened = each("comm_open", &[&layout, &control]);
+    assert_eq!(run(&mut client, json!({"cellId": "b"}), "read").await, opened);
+    run(&mut client, json!({"cellId": "b"}), "drop").await;
+    assert!(!listed(&mut client).await.contains(&control));
+    assert_eq!(run(&mut client, json!({"cellId": "b"}), "all").await, opened);
+    let made = made.lock().unwrap().clone();
+    assert_eq!(listed(&mut client).await, sorted(&made));
+}
