@@ -58,6 +58,11 @@ class TestTensors:
         cells = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row.split()) + "</tr>" for row in rows if row != "no values")
         assert f">{cells}</table>" in bundle["text/html"]
 
+    def test_tensors_of_a_tuple_are_shown_one_below_the_other(self, notebook):
+        bundle = only(notebook, "(Tensor::new(&[1u8, 2], &cpu)?, Tensor::new(&[0.5f32], &cpu)?)")
+        assert bundle["text/plain"] == "0: Tensor [2] u8 on cpu\n1  2\n\n1: Tensor [1] f32 on cpu\n0.5000"
+        assert bundle["text/html"].count("</table>") == 2
+
     def test_a_corner_of_a_large_tensor_is_shown(self, notebook):
         text = only(notebook, "Tensor::arange(0u32, 2 * 100 * 1000, &cpu)?.reshape((2, 100, 1000))?")["text/plain"]
         title, *rows, which = text.splitlines()

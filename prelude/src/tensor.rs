@@ -26,6 +26,19 @@ pub(crate) fn bundle(tensor: &Tensor) -> Bundle {
     }
 }
 
+/// The tensors of a tuple, one below the other, each behind its place.
+pub(crate) fn bundle_of_all(tensors: &[&Tensor]) -> Bundle {
+    let bundles: Vec<Bundle> = tensors.iter().map(|tensor| bundle(tensor)).collect();
+    let text = bundles.iter().enumerate().map(|(place, bundle)| format!("{place}: {}", bundle.text_of("text/plain")));
+    let text: Vec<String> = text.collect();
+    let html = bundles.iter().enumerate().map(|(place, bundle)| match bundle.text_of("text/html") {
+        "" => format!("<pre>{place}: {}</pre>", escape::html(bundle.text_of("text/plain"))),
+        html => format!("<div>{place}: {html}</div>"),
+    });
+    let html: String = html.collect();
+    Bundle::text(text.join("\n\n")).with_text("text/html", &html)
+}
+
 /// Some values of the last two dimensions.
 struct Corner {
     /// Which matrix it is of, where there are several.

@@ -43,6 +43,18 @@ impl ShowKnown for &Tensor {
     }
 }
 
+impl ShowKnown for &(Tensor, Tensor) {
+    fn evcxr_display(&self) {
+        show(tensor::bundle_of_all(&[&self.0, &self.1]));
+    }
+}
+
+impl ShowKnown for &(Tensor, Tensor, Tensor) {
+    fn evcxr_display(&self) {
+        show(tensor::bundle_of_all(&[&self.0, &self.1, &self.2]));
+    }
+}
+
 impl ShowKnown for &Var {
     fn evcxr_display(&self) {
         show(tensor::bundle(self));
@@ -133,6 +145,11 @@ mod tests {
             "a".to_owned(),
             Some(&numbers),
             ()
+        );
+        compiles!(
+            (tensor.clone(), tensor.clone()),
+            (tensor.clone(), tensor.clone(), tensor.clone()),
+            (tensor.clone(), 1)
         );
         compiles!(tensor, &tensor, Var::from_tensor(&tensor).unwrap(), HashMap::from([(1, tensor.clone())]));
         compiles!(Bundle::text("a"), vec![Bundle::text("a")], &Bundle::text("a"), Box::new(1) as Box<dyn Debug>);

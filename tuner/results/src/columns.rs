@@ -7,6 +7,7 @@ use ferrotune_machine::format;
 use ferrotune_tuner::journal::{Study, Times};
 use ferrotune_tuner::record::TrialRecord;
 use ferrotune_tuner::space::Value;
+use std::collections::BTreeSet;
 
 /// A column of the table of trials.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,9 +92,14 @@ impl Column {
 
     /// The columns of a table of these trials.
     pub(crate) fn usual<'a>(study: &Study, trials: impl IntoIterator<Item = &'a TrialRecord>) -> Vec<Column> {
+        let trials: Vec<&TrialRecord> = trials.into_iter().collect();
         let mut columns = vec![Column::Trial];
         columns.extend((0..study.spec.objectives.len()).map(Column::Objective));
-        columns.extend(parameter_names(trials).into_iter().map(|name| Column::Parameter(name.to_owned())));
+        columns
+            .extend(parameter_names(trials.iter().copied()).into_iter().map(|name| Column::Parameter(name.to_owned())));
+        // Where not all train for as long, as under Hyperband or a pruner.
+        let epochs: BTreeSet<u64> = trials.iter().map(|trial| trial.epochs_done()).filter(|done| *done > 0).collect();
+        columns.extend((epochs.len() > 1).then_some(Column::Epochs));
         columns.extend([Column::Seconds, Column::PeakMemory, Column::Ending]);
         columns
     }

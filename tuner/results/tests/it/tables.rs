@@ -109,6 +109,22 @@ fn conditions_compare_numbers_texts_and_sizes() -> Result<(), ResultsError> {
 }
 
 #[test]
+fn epochs_are_a_column_where_trials_train_for_different_lengths() -> Result<(), ResultsError> {
+    let header = |lengths: [u64; 3]| {
+        let mut study = study(3);
+        for (trial, length) in study.trials.iter_mut().zip(lengths) {
+            let reports = (0..length).map(|step| (step, [("accuracy".to_owned(), Some(0.5))].into()));
+            trial.metrics = reports.collect();
+        }
+        let table = text(&Listing::default().table(&study)?);
+        Ok::<_, ResultsError>(table.lines().next().unwrap_or_default().to_owned())
+    };
+    assert!(header([1, 3, 9])?.contains("epochs  seconds"));
+    assert!(!header([9, 9, 9])?.contains("epochs"));
+    Ok(())
+}
+
+#[test]
 fn mistakes_name_the_cure() {
     let study = study(3);
     let error = |listing: Listing<'_>| listing.table(&study).expect_err("a mistake").to_string();
