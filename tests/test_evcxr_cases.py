@@ -112,7 +112,7 @@ class TestVariables:
         kernel.ok('let label = "a variable whose type is a reference";')
         outcome = kernel.run(cell)
         (error,) = outcome.errors
-        assert "`kept`" in error["evalue"] and "cannot be persisted" in error["evalue"]
+        assert "`kept`" in error["evalue"] and "no later cell can name" in error["evalue"]
         assert "Box" in outcome.traceback
 
     def test_reference_into_the_cell_cannot_be_kept(self, kernel):
