@@ -83,7 +83,7 @@ REASONS = {
         candle_nn::optim::Optimizer::new candle_nn::optim::Optimizer::set_learning_rate candle_nn::optim::Optimizer::step
         candle_nn::optim::SGD::into_inner candle_nn::optim::SGD::learning_rate candle_nn::optim::SGD::new candle_nn::optim::SGD::push
         candle_nn::optim::SGD::set_learning_rate ferrotune_trial::optim::AdamW::learning_rate ferrotune_trial::optim::AdamW::new
-        ferrotune_trial::optim::AdamW::set_learning_rate ferrotune_trial::optim::Lion::learning_rate ferrotune_trial::optim::Lion::new
+        ferrotune_trial::optim::AdamW::new_lr ferrotune_trial::optim::AdamW::set_learning_rate ferrotune_trial::optim::Lion::learning_rate ferrotune_trial::optim::Lion::new
         ferrotune_trial::optim::Lion::set_learning_rate ferrotune_trial::optim::SGD::learning_rate ferrotune_trial::optim::SGD::new
         ferrotune_trial::optim::SGD::set_learning_rate
     """,
