@@ -68,7 +68,7 @@ def test_trials_share_one_process_that_opens_the_device_once(tpu):
     outcome = session.ok(search("--max-trials 6 --project shared", deeds))
     assert "6/6 trials" in outcome.display, outcome.display
     texts, pids = zip(*(trial(session, number, "shared") for number in range(6)))
-    assert texts[1].splitlines()[0] == "trial 1 of shared: injected error"
+    assert re.fullmatch(r"trial 1 of shared: injected error \(line \d+ of the cell\)", texts[1].splitlines()[0]), texts[1]
     first = texts[2].splitlines()[0]
     assert re.match(r"trial 2 of shared: out of memory on xla:.*/libtpu\.so: .*RESOURCE_EXHAUSTED: Attempting to allocate 20\.00G\..*; "
                     "choose a smaller model or batch$", first), first
