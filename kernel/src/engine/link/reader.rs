@@ -6,9 +6,14 @@ use crate::execution::{Output, Stream};
 use ferrotune_link::{Answer, CellEnding, KernelFrame, SupervisorOrder, wire};
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use tokio::sync::oneshot;
+
+/// The way to the thread that passes on what became of comms, in the order in which cells asked. It starts with the first question
+/// of a connection and ends with the connection. The server answers at once, so no question waits long for the one before.
+#[derive(Default)]
+struct CommAnswers(Option<mpsc::Sender<(u64, oneshot::Receiver<Answer>)>>);
 
 impl CellLink {
     pub(super) fn connected(self, stream: UnixStream) {
@@ -23,12 +28,13 @@ impl CellLink {
             Ok(number) => number,
             Err(error) => return tracing::warn!("a cell supervisor or compiler could not connect: {error}"),
         };
+        let mut comm_answers = CommAnswers::default();
         let is_compiler = self.lock().compilers.iter().any(|(compiler, _)| *compiler == number);
         loop {
             match wire::read::<KernelFrame>(&mut reader) {
                 // The progress of what the engine compiles for itself is part of no cell.
                 Ok(Some(KernelFrame::Display { .. })) if is_compiler && !self.lock().compiles_for_user => {}
-                Ok(Some(frame)) => self.take(frame),
+                Ok(Some(frame)) => self.take(frame, &mut comm_answers),
                 Ok(None) => break,
                 Err(error) => {
                     tracing::debug!("the cell supervisor's connection broke: {error}");
@@ -68,7 +74,7 @@ impl CellLink {
         Ok(number)
     }
 
-    fn take(&self, frame: KernelFrame) {
+    fn take(&self, frame: KernelFrame, comm_answers: &mut CommAnswers) {
         match frame {
             KernelFrame::Supervisor | KernelFrame::Compiler => {
                 tracing::warn!("a connection says a second time what it is")
@@ -80,7 +86,7 @@ impl CellLink {
             KernelFrame::Result { data, metadata } => self.emit(Output::Result { data, metadata }),
             KernelFrame::Surroundings { surroundings } => self.lock().surroundings = surroundings,
             KernelFrame::Clear { wait } => self.emit(Output::Clear { wait }),
-            KernelFrame::Asked { number, question } => self.asked(number, *question),
+            KernelFrame::Asked { number, question } => self.asked(number, *question, comm_answers),
             KernelFrame::Input { .. } | KernelFrame::Comm { .. } | KernelFrame::Tune { .. } => {
                 tracing::warn!("a question has no number; nobody answers it");
             }
@@ -142,13 +148,13 @@ impl CellLink {
         }
     }
 
-    fn asked(&self, number: u64, question: KernelFrame) {
+    fn asked(&self, number: u64, question: KernelFrame, comm_answers: &mut CommAnswers) {
         match question {
             KernelFrame::Input { prompt, password } => self.aside(number, move |link| link.ask(prompt, password)),
             KernelFrame::Comm { action } => {
                 let (reply, answer) = oneshot::channel();
                 self.emit(Output::Comm { action, reply });
-                self.aside(number, move |_| of_comm(answer));
+                comm_answers.pass_on(self, number, answer);
             }
             KernelFrame::Tune { pid, library, symbol, shared_fd, device, seed, location } => {
                 let items = self.lock().places.items(&location);
@@ -200,6 +206,31 @@ impl CellLink {
     }
 }
 
+impl CommAnswers {
+    /// Passes an answer on once the server has given it. The thread that reads must not wait, since the supervisor may be writing.
+    fn pass_on(&mut self, link: &CellLink, number: u64, answer: oneshot::Receiver<Answer>) {
+        if self.0.is_none() {
+            self.0 = Self::start(link.clone())
+                .inspect_err(|error| tracing::error!("answers about comms have no thread: {error}"))
+                .ok();
+        }
+        let is_passed = self.0.as_ref().is_some_and(|thread| thread.send((number, answer)).is_ok());
+        if !is_passed {
+            link.answer(number, Answer::Refused { reason: "the kernel cannot start a thread".to_owned() });
+        }
+    }
+
+    fn start(link: CellLink) -> io::Result<mpsc::Sender<(u64, oneshot::Receiver<Answer>)>> {
+        let (sender, answers) = mpsc::channel();
+        thread::Builder::new().name("link-comms".into()).spawn(move || {
+            for (number, answer) in answers {
+                link.answer(number, of_comm(answer));
+            }
+        })?;
+        Ok(sender)
+    }
+}
+
 fn of_comm(answer: oneshot::Receiver<Answer>) -> Answer {
     let nobody = |_| Answer::Refused { reason: "this cell's outputs are not kept, and neither are comms".to_owned() };
     answer.blocking_recv().unwrap_or_else(nobody)
@@ -208,6 +239,31 @@ fn of_comm(answer: oneshot::Receiver<Answer>) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ferrotune_link::CommAction;
+
+    #[test]
+    fn answers_about_comms_come_in_the_order_of_the_questions_from_one_thread() {
+        let (own, mut other) = UnixStream::pair().unwrap();
+        let link = CellLink::default();
+        let (outputs, mut given) = tokio::sync::mpsc::unbounded_channel();
+        link.lock().connection = Some((1, Arc::new(Mutex::new(own))));
+        link.lock().outputs = Some(outputs);
+        let mut comm_answers = CommAnswers::default();
+        let mut replies = Vec::new();
+        for number in 0..100 {
+            let question = Box::new(KernelFrame::Comm { action: CommAction::Take { comm: "a".to_owned() } });
+            link.take(KernelFrame::Asked { number, question }, &mut comm_answers);
+            let Ok(Output::Comm { reply, .. }) = given.try_recv() else { panic!("the server is not asked") };
+            replies.push(reply);
+        }
+        replies.into_iter().rev().for_each(|reply| reply.send(Answer::Done).unwrap());
+        drop((comm_answers, link));
+        for number in 0..100 {
+            let answer = SupervisorOrder::Answer { number, answer: Answer::Done };
+            assert_eq!(wire::read(&mut other).unwrap(), Some(answer));
+        }
+        assert_eq!(wire::read::<SupervisorOrder>(&mut other).unwrap(), None, "the thread has ended");
+    }
 
     #[test]
     fn answer_that_does_not_fit_in_a_frame_is_refused_so_that_the_cell_goes_on() {
