@@ -17,6 +17,12 @@ pub(crate) fn index(span: &Value, name: &str) -> Option<usize> {
     number(span, name)?.checked_sub(1)
 }
 
+/// The part of a span's line that the span is about.
+pub(crate) fn highlighted(line: &Value) -> Option<String> {
+    let (start, end) = (index(line, "highlight_start")?, index(line, "highlight_end")?);
+    Some(line["text"].as_str()?.chars().take(end).skip(start).collect())
+}
+
 /// The texts that a suggestion would put in, in backticks.
 pub(crate) fn replacements(child: &Value) -> Vec<String> {
     let spans = child["spans"].as_array().into_iter().flatten();

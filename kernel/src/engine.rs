@@ -172,8 +172,7 @@ impl Engine {
 
     /// The supervisor has lost all variables and snapshots.
     fn lose_variables(&mut self) -> Result<(), Failure> {
-        let lost: Vec<String> = self.undo.now.names().into_iter().map(str::to_owned).collect();
-        self.notebook.origins.lost(&lost);
+        self.notebook.origins.lost(self.undo.now.names());
         self.undo.lose_variables();
         self.redeclare(self.undo.now.clone())
     }
@@ -271,7 +270,7 @@ impl Engine {
         let result = self.evaluate_once(source);
         match &result {
             Ok(_) => self.notebook.origins.ran(self.notebook.count, source, &before, &self.undo.now.names()),
-            Err(Error::SubprocessTerminated(_)) => self.notebook.origins.lost(&before),
+            Err(Error::SubprocessTerminated(_)) => self.notebook.origins.lost(before),
             Err(_) => {}
         }
         if let Ok(_) | Err(Error::CompilationErrors(_) | Error::SubprocessTerminated(_)) = &result {

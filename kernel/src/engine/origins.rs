@@ -40,8 +40,8 @@ impl Origins {
     }
 
     /// The process that had these variables has ended.
-    pub(super) fn lost(&mut self, names: &[String]) {
-        self.gone.extend(names.iter().map(|name| (name.clone(), Gone::Lost)));
+    pub(super) fn lost<N: Into<String>>(&mut self, names: impl IntoIterator<Item = N>) {
+        self.gone.extend(names.into_iter().map(|name| (name.into(), Gone::Lost)));
     }
 
     /// A variable was dropped because its type has been defined anew; gives what makes it again.
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(origins.outdated("other"), "run In [3] again");
         let expected = "`other` was dropped, since its type has been defined anew; run In [3] again";
         assert_eq!(origins.reason("other", &[]).as_deref(), Some(expected));
-        origins.lost(&["kept".to_owned()]);
+        origins.lost(["kept"]);
         let expected = "`kept` is gone with the process that had it; run In [3] again";
         assert_eq!(origins.reason("kept", &[]).as_deref(), Some(expected));
         let seen = origins.reason("kept", &["kept"]);

@@ -7,7 +7,7 @@ use ra_ap_syntax::ast::HasName as _;
 use ra_ap_syntax::{AstNode, Edition, Parse, SourceFile, SyntaxNode, ast};
 
 /// What evcxr's splitter puts around a cell before it parses it.
-const HEAD: &str = "fn f(){";
+pub(super) const HEAD: &str = "fn f(){";
 
 /// A cell as evcxr got it, split as evcxr splits it.
 #[derive(Debug, Default)]
@@ -135,7 +135,8 @@ fn length_above(cell: &str) -> usize {
     length.min(cell.len())
 }
 
-fn parse(rust: &str) -> Parse<SourceFile> {
+/// A cell's Rust as the parser takes it, behind [`HEAD`].
+pub(super) fn parse(rust: &str) -> Parse<SourceFile> {
     SourceFile::parse(&format!("{HEAD}{rust}\n}}"), Edition::Edition2024)
 }
 

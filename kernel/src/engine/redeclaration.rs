@@ -24,8 +24,7 @@ impl Engine {
 
     fn start_anew(&mut self, state: EvaluatorState) -> Result<(), Failure> {
         let left = self.undo.now.clone();
-        let lost: Vec<String> = left.names().into_iter().map(str::to_owned).collect();
-        self.notebook.origins.lost(&lost);
+        self.notebook.origins.lost(left.names());
         let declared = self.redeclare(state);
         let now = std::mem::replace(&mut self.undo.now, left);
         self.undo.record(self.notebook.cell, now);

@@ -151,12 +151,10 @@ pub(super) fn generated(errors: &[CompilationError]) -> Failure {
 /// Line and column, from 1, of the name in a `use` item of the source that an error is about.
 fn imported(error: &CompilationError, source: &str) -> Option<(usize, usize)> {
     let text = &diagnostic::primary_span(&error.json)?["text"][0];
-    let (start, end) = (diagnostic::index(text, "highlight_start")?, diagnostic::index(text, "highlight_end")?);
-    let item = text["text"].as_str()?;
-    if !is_use(item) {
+    if !is_use(text["text"].as_str()?) {
         return None;
     }
-    let path: String = item.chars().take(end).skip(start).collect();
+    let path = diagnostic::highlighted(text)?;
     let name = path.rsplit("::").next().filter(|name| !name.is_empty())?;
     let mut is_within = false;
     source.lines().zip(1..).find_map(|(line, number)| {

@@ -230,12 +230,12 @@ fn copy_all(source: &Path, target: &Path) -> io::Result<()> {
 fn unique(folder: &Path) -> io::Result<String> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
     let copies = names(folder, |name| guard::stamp(name).is_some())?;
-    let latest = copies.iter().max_by_key(|name| guard::stamp(name));
-    let stamp = match latest.and_then(|name| Some((name, guard::stamp(name)?))) {
-        Some((name, u64::MAX)) => {
+    let latest = copies.iter().filter_map(|name| Some((guard::stamp(name)?, name))).max();
+    let stamp = match latest {
+        Some((u64::MAX, name)) => {
             return Err(io::Error::other(format!("no name sorts after that of {name}; move it out of that folder")));
         }
-        Some((_, latest)) => now.max(latest + 1),
+        Some((latest, _)) => now.max(latest + 1),
         None => now,
     };
     Ok(format!("{stamp:020}-{:08x}", seed::draw() as u32))

@@ -97,7 +97,7 @@ impl fmt::Debug for Error {
 /// What stands before the place of an error.
 const PLACE: &str = "\n    at ";
 
-/// The text of an error of this type as `{:#}` shows it, and its place; none for an error of another type.
+/// The place in what `{:#}` shows of an error; none where the error is of another type.
 #[doc(hidden)]
 pub fn place_in<T>(shown: impl FnOnce() -> String) -> Option<String> {
     let is_ours = std::any::type_name::<T>() == std::any::type_name::<Error>();

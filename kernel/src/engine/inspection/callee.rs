@@ -1,19 +1,17 @@
 //! The call around the cursor: between the brackets of a call, a user asks for the function.
 
+use super::knowledge::is_of_name;
+use crate::engine::place::{HEAD, parse};
+use ra_ap_syntax::TextSize;
 use ra_ap_syntax::ast::{self, AstNode as _};
-use ra_ap_syntax::{Edition, SourceFile, TextSize};
-
-/// What makes a parser take statements.
-const HEAD: &str = "fn f(){";
 
 /// The end of the called function's or method's name, where the cursor is between the brackets of a call and not at a name.
 pub(super) fn around(source: &str, cursor: usize) -> Option<usize> {
-    let is_of_name = |character: char| character.is_alphanumeric() || character == '_';
     if source[cursor..].starts_with(is_of_name) || source[..cursor].ends_with(is_of_name) && !in_literal(source, cursor)
     {
         return None;
     }
-    let file = SourceFile::parse(&format!("{HEAD}{source}\n}}"), Edition::Edition2024).syntax_node();
+    let file = parse(source).syntax_node();
     let at = TextSize::from(u32::try_from(cursor + HEAD.len()).ok()?);
     let token = file.token_at_offset(at).left_biased()?;
     let list = token.parent_ancestors().filter_map(ast::ArgList::cast).find(|list| {

@@ -149,6 +149,6 @@ fn line_start(code: &str, cursor: usize) -> usize {
     code[..cursor].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
-fn is_of_name(character: char) -> bool {
+pub(super) fn is_of_name(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }

@@ -74,17 +74,14 @@ const ARGUMENTS: &str = "E0107";
 pub(super) fn wanted(error: &CompilationError) -> Option<String> {
     let code = error.code()?;
     let message = error.message();
-    let name = if UNKNOWN_NAME.contains(&code) {
-        let name = message.split('`').nth(1)?;
-        // A path is of a crate or module that is there.
-        if message.contains("` in this scope") { name.to_owned() } else { return None }
+    let name = if UNKNOWN_NAME.contains(&code) && message.contains("` in this scope") {
+        message.split('`').nth(1)?.to_owned()
     } else if code == ARGUMENTS && message.starts_with("enum takes 2 generic arguments") {
-        let text = &diagnostic::primary_span(&error.json)?["text"][0];
-        let (start, end) = (diagnostic::index(text, "highlight_start")?, diagnostic::index(text, "highlight_end")?);
-        text["text"].as_str()?.chars().take(end).skip(start).collect()
+        let span = diagnostic::primary_span(&error.json)?;
+        diagnostic::highlighted(&span["text"][0]).filter(|name| name == "Result")?
     } else {
         return None;
     };
     let (path, _) = NAMES.iter().find(|(_, names)| names.contains(&name.as_str()))?;
-    (code != ARGUMENTS || name == "Result").then(|| format!("use {path}::{name};"))
+    Some(format!("use {path}::{name};"))
 }

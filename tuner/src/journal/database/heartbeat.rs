@@ -267,12 +267,12 @@ impl Database {
         }
     }
 
-    /// Waits no more than some seconds for a server that is gone.
     /// What goes on while the database is waited for.
     pub(in crate::journal) fn while_waiting(&self, look: Look) {
         self.link.waiting().set(look);
     }
 
+    /// Waits no more than some seconds for a server that is gone.
     pub(in crate::journal) fn hurry(&mut self) {
         self.link.hurry();
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 /// How often is looked at what cannot wait.
-pub(crate) const TICK: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(100);
 /// A server that has not answered for so long is taken for gone. A transaction waits half as long for one that was cut off.
 const SILENCE: Duration = Duration::from_secs(60);
 
