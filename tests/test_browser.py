@@ -39,6 +39,13 @@ vec![Planet { name: "Mercury", radius_km: 2439.7 }, Planet { name: "Earth", radi
     'let count: u32 = "seven";',
 ]
 
+BACKGROUND = """%%tune --background --oracle random --objective loss:min --max-trials 1000 --project reloaded
+|trial| {
+    let lr: f64 = trial.float("lr", 1e-4..=1e-1).get()?;
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    Ok(lr)
+}"""
+
 # How many colours a plot has: an empty one has one or two.
 COLOURS = """plot => new Set([...plot.querySelectorAll('path, text, rect')].flatMap(
     part => [part.getAttribute('fill'), part.getAttribute('stroke')]
@@ -83,6 +90,7 @@ def lab(chromium, tmp_path_factory):
     folder = notebook_run.copy_of(NOTEBOOKS, tmp_path_factory.mktemp("lab"))
     write_notebook(folder / "gallery.ipynb", GALLERY)
     write_notebook(folder / "scratch.ipynb", [""])
+    write_notebook(folder / "background.ipynb", [BACKGROUND, "// stop"])
     with browser.jupyterlab(folder, tmp_path_factory.mktemp("home")) as address:
         yield lambda name: browser.Notebook(chromium, address, name)
 
@@ -173,6 +181,28 @@ def test_shift_tab_shows_the_documentation(scratch):
     scratch.screenshot("inspection")
     assert "fn with_capacity(capacity: usize)" in tooltip.inner_text()
     scratch.page.keyboard.press("Escape")
+
+
+def test_a_page_that_is_loaded_anew_goes_on_showing_a_search(lab):
+    notebook = lab("background")
+    search = notebook.cell("%%tune --background")
+    shown = search.locator(".widget-html-content")
+    notebook.run_all(60)
+    shown.filter(has_text="trials").wait_for()
+    notebook.page.keyboard.press("Control+s")
+    notebook.page.locator(".lm-TabBar-tab.jp-mod-dirty").wait_for(state="hidden")
+    notebook.page.reload()
+    notebook.wait_until_idle()
+    for number in range(2):
+        before = shown.filter(has_text="trials").inner_text()
+        notebook.page.wait_for_function("([before]) => document.querySelector('.widget-html-content').innerText != before", arg=[before])
+    notebook.screenshot("reloaded")
+    notebook.cell("// stop").locator(".cm-content").click()
+    notebook.page.keyboard.press("Control+a")
+    notebook.page.keyboard.type("%tune stop")
+    notebook.page.keyboard.press("Control+Enter")
+    shown.filter(has_text=", stopped").wait_for()
+    assert notebook.errors == []
 
 
 def test_interrupt_stops_a_cell(scratch):

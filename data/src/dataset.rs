@@ -9,6 +9,7 @@ use crate::iter::Iter;
 use crate::rows::Rows;
 use crate::stream::{BoxStream, Open, Pass};
 use crate::verb::Verb;
+use candle_core::Tensor;
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +32,8 @@ pub struct Dataset<T> {
     len: Option<u64>,
     /// Whether a thread makes its elements before they are asked for.
     prefetches: bool,
+    /// Whether a few reads make its first elements: no function of the caller runs, and no buffer has to be filled.
+    has_preview: bool,
     /// The number of the next pass.
     passes: AtomicU64,
 }
@@ -56,18 +59,24 @@ impl<T> Clone for Elements<T> {
 impl<T> Clone for Dataset<T> {
     fn clone(&self) -> Dataset<T> {
         let passes = AtomicU64::new(self.passes.load(Ordering::Relaxed));
-        Dataset { elements: self.elements.clone(), len: self.len, prefetches: self.prefetches, passes }
+        Dataset { elements: self.elements.clone(), passes, ..*self }
     }
 }
 
 impl<T> Debug for Dataset<T> {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let element = std::any::type_name::<T>();
+        let element = short(std::any::type_name::<T>());
         match self.len {
             Some(len) => write!(formatter, "Dataset of {len} elements of type {element}"),
             None => write!(formatter, "Dataset of elements of type {element}"),
         }
     }
+}
+
+/// A type as users write it, without the paths of its names.
+fn short(type_name: &str) -> String {
+    let pieces = type_name.split_inclusive(|letter: char| !(letter.is_alphanumeric() || "_:".contains(letter)));
+    pieces.map(|piece| piece.rsplit("::").next().unwrap_or(piece)).collect()
 }
 
 impl<T: Send + 'static> Dataset<T> {
@@ -100,7 +109,8 @@ impl<T: Send + 'static> Dataset<T> {
     }
 
     fn of(elements: Elements<T>, len: Option<u64>) -> Dataset<T> {
-        Dataset { elements, len, prefetches: false, passes: AtomicU64::new(0) }
+        let has_preview = matches!(elements, Elements::Columns(..));
+        Dataset { elements, len, prefetches: false, has_preview, passes: AtomicU64::new(0) }
     }
 
     pub(crate) fn open(&self, pass: Pass) -> Result<BoxStream<T>> {
@@ -128,7 +138,9 @@ impl<T: Send + 'static> Dataset<T> {
             }
             _ => Elements::Made(verb.apply(self.opener())),
         };
-        Dataset::of(elements, verb.len(self.len))
+        let dataset = Dataset::of(elements, verb.len(self.len));
+        let has_preview = dataset.has_preview || (self.has_preview && verb.begins_at_once());
+        Dataset { has_preview, ..dataset }
     }
 
     pub(crate) fn prefetches(&self) -> bool {
@@ -145,6 +157,31 @@ impl<T: Send + 'static> Dataset<T> {
 }
 
 impl<T: Columns> Dataset<T> {
+    /// The tensors of the first elements of pass 0, at most `count`, for a display. None where a function of the caller would
+    /// have to run, or a buffer to be filled: after [`Dataset::map`], [`Dataset::filter`], [`Dataset::interleave`] and
+    /// [`Dataset::from_iter`], and for elements that are not rows after [`Dataset::shuffle`], [`Dataset::skip`] and
+    /// [`Dataset::shard`]. Passes are counted as if it had not been called.
+    ///
+    /// Fails as the pass itself does, such as where a file is gone.
+    ///
+    /// ```
+    /// # use candle_core::{Device, Tensor};
+    /// # use ferrotune_data::Dataset;
+    /// let numbers = Dataset::from_tensors(Tensor::arange(0u32, 100, &Device::Cpu)?)?;
+    /// let first = numbers.preview(2)?.expect("they are rows");
+    /// assert_eq!(first[1][0].to_scalar::<u32>()?, 1);
+    /// assert!(numbers.map(1, |number| Ok(number)).preview(2)?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn preview(&self, count: usize) -> Result<Option<Vec<Vec<Tensor>>>> {
+        if !self.has_preview {
+            return Ok(None);
+        }
+        let mut stream = self.open(Pass::new(0))?;
+        let elements = std::iter::from_fn(|| stream.next()).take(count);
+        elements.map(|element| element.map(T::into_columns)).collect::<Result<_>>().map(Some)
+    }
+
     pub(crate) fn of_columns(source: Arc<dyn ColumnSource>) -> Dataset<T> {
         let len = source.len();
         Dataset::of(Elements::Columns(source, T::of_columns), len)

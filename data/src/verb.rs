@@ -47,6 +47,11 @@ impl Verb {
         }
     }
 
+    /// Whether the first element after it is the first one before it.
+    pub(crate) fn begins_at_once(self) -> bool {
+        matches!(self, Verb::Take(_) | Verb::Repeat(_) | Verb::RepeatForever)
+    }
+
     /// What makes streams after this verb, of what makes them before it.
     pub(crate) fn apply<X: Send + 'static>(self, open: Open<X>) -> Open<X> {
         Arc::new(move |pass| self.open(&open, pass))

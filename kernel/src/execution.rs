@@ -34,6 +34,8 @@ pub(crate) enum Output {
     Stream(Stream, String),
     /// `display_data`, or `update_display_data` where `update` is set.
     Display { data: Map<String, Value>, metadata: Map<String, Value>, display_id: Option<String>, update: bool },
+    /// A display that goes on changing after the page has been loaded anew, where the front end has widgets.
+    Lasting { display_id: String, bundle: Bundle, stage: Stage },
     /// `clear_output`.
     Clear { wait: bool },
     /// `execute_result`: the value of the last expression.
@@ -72,16 +74,31 @@ pub(crate) enum Payload {
     NextCell(String),
 }
 
+/// How far a lasting display is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    First,
+    Later,
+    /// The display changes no more, and the notebook keeps this.
+    Last,
+}
+
 /// A display that changes: each bundle replaces the one before.
 #[derive(Debug)]
 pub(crate) struct LiveDisplay {
     id: String,
     is_shown: bool,
+    is_lasting: bool,
 }
 
 impl LiveDisplay {
     pub(crate) fn new(id: String) -> Self {
-        Self { id, is_shown: false }
+        Self { id, is_shown: false, is_lasting: false }
+    }
+
+    /// The same as [`Output::Lasting`]. It ends with [`LiveDisplay::end`].
+    pub(crate) fn lasting(id: String) -> Self {
+        Self { is_lasting: true, ..Self::new(id) }
     }
 
     pub(crate) fn is_shown(&self) -> bool {
@@ -90,8 +107,24 @@ impl LiveDisplay {
 
     /// The output that shows the bundle in this display's place.
     pub(crate) fn show(&mut self, bundle: Bundle) -> Output {
-        let update = std::mem::replace(&mut self.is_shown, true);
-        let display_id = Some(self.id.clone());
+        let stage = if self.is_shown { Stage::Later } else { Stage::First };
+        self.output(bundle, stage)
+    }
+
+    /// The output that shows the last bundle.
+    pub(crate) fn end(&mut self, bundle: Bundle) -> Output {
+        // What was never shown has nothing that this could replace.
+        let stage = if self.is_shown { Stage::Last } else { Stage::First };
+        self.output(bundle, stage)
+    }
+
+    fn output(&mut self, bundle: Bundle, stage: Stage) -> Output {
+        self.is_shown = true;
+        let display_id = self.id.clone();
+        if self.is_lasting {
+            return Output::Lasting { display_id, bundle, stage };
+        }
+        let (display_id, update) = (Some(display_id), stage != Stage::First);
         Output::Display { data: bundle.data, metadata: bundle.metadata, display_id, update }
     }
 }

@@ -2,7 +2,7 @@
 //! without a terminal. Needs no kernel, no toolchain and no prelude: the study's folder has everything that its trials
 //! need. Runs no code from that folder that this user has neither compiled nor trusted.
 
-use crate::execution::Output;
+use crate::execution::{LiveDisplay, Output};
 use crate::objects::Objects;
 use crate::printer::Printer;
 use crate::search_process::{EventFiles, SearchProcess, trust};
@@ -77,7 +77,9 @@ fn go_on_in_background(spec: StudySpec, trust: &Trust) -> Result<ExitCode> {
             eprint!("{text}");
         }
     };
-    if let Err(failure) = search.detach(&print, |_| {}) {
+    // This process ends before the search.
+    let unseen = LiveDisplay::new("ferrotune-search".to_owned());
+    if let Err(failure) = search.detach(&print, unseen, |_| {}) {
         bail!("process {pid} goes on with the search, but: {}", failure.text);
     }
     eprintln!("without a notebook, kill -INT {pid} stops it");

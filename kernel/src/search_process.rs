@@ -101,12 +101,13 @@ impl SearchProcess {
         self.spec.supervision.background
     }
 
-    /// Leaves the search running in the background, and says how to see and stop it. A thread gives `show` what is to be seen
-    /// of it, to its end.
+    /// Leaves the search running in the background, and says how to see and stop it. A thread emits what its display
+    /// shows, to its end.
     pub(crate) fn detach(
         mut self,
         emit: &dyn Fn(Output),
-        mut show: impl FnMut(Bundle) + Send + 'static,
+        mut display: LiveDisplay,
+        emit_later: impl Fn(Output) + Send + 'static,
     ) -> Result<(), Failure> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
         let text = format!(
@@ -116,8 +117,8 @@ impl SearchProcess {
         );
         emit(Output::Stream(Stream::Stdout, text));
         let follow = move || {
-            match self.listen(&mut show) {
-                Ok(end) => show(end.with_error(&self.spec)),
+            match self.listen(&mut |bundle| emit_later(display.show(bundle))) {
+                Ok(end) => emit_later(display.end(end.with_error(&self.spec))),
                 Err(error) => tracing::warn!("the search goes on unseen: {error:#}"),
             }
             // Without a thread that waits for it, the process would stay a zombie until this kernel ends.
@@ -154,7 +155,7 @@ impl SearchProcess {
         }
         let end = self.listen(&mut |bundle| emit(display.show(bundle))).map_err(failure)?;
         let status = self.child.as_mut().map(Child::wait).transpose().map_err(|error| failure(error.into()))?;
-        emit(display.show(end.shown(&self.spec)));
+        emit(display.end(end.shown(&self.spec)));
         match (end.error, end.finish) {
             (Some(message), _) => Err(Failure::new(ErrorName::TuneError, message)),
             (None, Some(Finish::Interrupted)) => {

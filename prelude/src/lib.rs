@@ -13,6 +13,7 @@ extern crate self as ferrotune;
 #[doc(hidden)]
 pub mod cell;
 mod compile;
+mod dataset;
 pub mod device;
 mod image;
 mod input;

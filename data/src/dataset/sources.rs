@@ -4,7 +4,7 @@ use super::Dataset;
 use crate::columns::{Columns, Table};
 use crate::map::Calls;
 use crate::rows::{Origin, Rows};
-use crate::stream::{BoxStream, Chain, Pass, Stream};
+use crate::stream::{BoxStream, Chain, Open, Pass, Stream};
 use crate::{DataError, Result};
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ impl<T: Send + 'static> Dataset<T> {
             let streams = (0..).zip(&opens).map(|(index, open)| open(pass.input(index)));
             Ok(Box::new(Chain::new(streams.collect::<Result<_>>()?)) as BoxStream<T>)
         };
-        Dataset::made(Arc::new(open), len)
+        Dataset { has_preview: self.has_preview, ..Dataset::made(Arc::new(open), len) }
     }
 
     /// Pairs of an element of this dataset and one of the other, as many as the shorter one has.
@@ -98,10 +98,9 @@ impl<T: Send + 'static> Dataset<T> {
             [Some(left), Some(right)] => Some(left.min(right)),
             _ => None,
         };
-        Dataset::made(
-            Arc::new(move |pass| Ok(Box::new(Zipped { left: left(pass.input(0))?, right: right(pass.input(1))? }))),
-            len,
-        )
+        let open: Open<(T, U)> =
+            Arc::new(move |pass| Ok(Box::new(Zipped { left: left(pass.input(0))?, right: right(pass.input(1))? })));
+        Dataset { has_preview: self.has_preview && other.has_preview, ..Dataset::made(open, len) }
     }
 }
 

@@ -120,7 +120,7 @@ impl<T: Send + 'static> Dataset<T> {
     /// batch while a step computes.
     pub fn prefetch(&self, count: usize) -> Dataset<T> {
         let dataset = self.open_with("prefetch", count, move |stream, _| Box::new(Prefetched::new(stream, count)));
-        Dataset { prefetches: true, ..dataset }
+        Dataset { prefetches: true, has_preview: self.has_preview, ..dataset }
     }
 
     /// The same elements, which the first whole pass keeps in memory for all later ones. What is random before the cache
@@ -129,7 +129,8 @@ impl<T: Send + 'static> Dataset<T> {
     where
         T: Clone + Sync,
     {
-        Dataset::made(cached(self.opener(), Arc::default()), self.len)
+        let has_preview = self.has_preview;
+        Dataset { has_preview, ..Dataset::made(cached(self.opener(), Arc::default()), self.len) }
     }
 
     /// Batches of `size` elements. The last one has fewer if the dataset has no more, or is dropped with `drop_remainder`.
@@ -199,7 +200,7 @@ impl<T: Send + 'static> Dataset<T> {
             at_least_one(verb, size.elements)?;
             open(pass)
         });
-        Dataset::made(open, len)
+        Dataset { has_preview: self.has_preview, ..Dataset::made(open, len) }
     }
 
     /// A dataset of as many elements, which `wrap` makes of this one's stream. Its streams cannot be opened if `count` is 0.

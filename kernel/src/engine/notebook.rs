@@ -44,7 +44,7 @@ impl Notebook {
     /// A new display for a search.
     pub(super) fn search_display(&mut self) -> LiveDisplay {
         self.searches += 1;
-        LiveDisplay::new(format!("ferrotune-search-{}-{}", std::process::id(), self.searches))
+        LiveDisplay::lasting(format!("ferrotune-search-{}-{}", std::process::id(), self.searches))
     }
 }
 

@@ -44,7 +44,7 @@ impl Engine {
         match concluded.and_then(|_| searches.try_recv().map_err(ended)) {
             Ok(process) => self.follow(process, display),
             Err(failure) => {
-                self.link.emit(display.show(Bundle::text(format!("{}: did not begin", search.project))));
+                self.link.emit(display.end(Bundle::text(format!("{}: did not begin", search.project))));
                 Err(failure)
             }
         }
@@ -87,8 +87,7 @@ impl Engine {
             search.show_stop_button(outputs.clone());
         }
         if search.is_in_background() {
-            return search.detach(&|output| self.link.emit(output), move |bundle| {
-                let output = display.show(bundle);
+            return search.detach(&|output| self.link.emit(output), display, move |output| {
                 if outputs.as_ref().is_some_and(|outputs| outputs.send(output).is_err()) {
                     tracing::debug!("the front end of a search in the background has gone");
                 }

@@ -29,7 +29,7 @@ pub(super) fn act(verb: SearchVerb, folder: &Path, display: &mut LiveDisplay, li
         SearchVerb::Status => {
             let holder = holder_of(folder)?;
             let bundle = holder.map_or_else(|| at_rest(folder), |holder| running(folder, &study.spec, &holder));
-            link.emit(display.show(bundle?));
+            link.emit(Output::display(bundle?));
             Ok(())
         }
         SearchVerb::Stop => {
@@ -114,7 +114,7 @@ fn wait(folder: &Path, spec: &StudySpec, display: &mut LiveDisplay, link: &CellL
         }
         wait_for_exit(&holder)?;
     }
-    link.emit(display.show(at_rest(folder)?));
+    link.emit(display.end(at_rest(folder)?));
     match last_status(folder)?.and_then(|status| status.error) {
         Some(error) => bail!("{error}"),
         None => Ok(()),

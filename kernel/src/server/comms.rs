@@ -17,11 +17,12 @@ use serde_json::{Map, Value, json};
 use super::exchange::{Exchange, Iopub};
 use super::wire::{self, Parent, WireError};
 use crate::stop_button::Press;
-use ferrotune_display::widget::model::{HOLDER, TARGET as WIDGET};
+use ferrotune_display::widget::model::{self, HOLDER, TARGET as WIDGET};
 use release::{Maker, Released};
 use untaken::Untaken;
 use widget::WidgetState;
 
+mod lasting;
 mod release;
 mod stop;
 mod untaken;
@@ -46,6 +47,8 @@ struct State {
     untaken: Untaken,
     /// The comms of the buttons that stop searches, by the ids of their displays.
     stop_buttons: BTreeMap<String, stop::Comms>,
+    /// The comms of the widgets that lasting displays are, by the ids of the displays.
+    lasting: BTreeMap<String, String>,
     released: Released,
     /// A front end has asked for widgets.
     has_widgets: bool,
@@ -292,6 +295,21 @@ impl State {
         }
         let Self { comms, untaken, .. } = self;
         comms.retain(|id, comm| comm.is_usable() || untaken.has(id));
+    }
+
+    /// Opens a widget of the kernel's own, and returns its id.
+    fn open_own(
+        &mut self,
+        iopub: &Iopub,
+        parent: &Parent,
+        values: Map<String, Value>,
+        kind: impl FnOnce(WidgetState) -> Kind,
+    ) -> String {
+        let id = wire::random_id();
+        let content = json!({"comm_id": id, "target_name": WIDGET, "data": model::opening(&values)});
+        iopub.publish_with(parent, "comm_open", &json!({"version": model::PROTOCOL}), content, &[]);
+        self.comms.insert(id.clone(), Comm::own(WIDGET.to_owned(), kind(WidgetState::of(values))));
+        id
     }
 
     fn widgets(&self) -> impl Iterator<Item = (&str, &WidgetState)> {

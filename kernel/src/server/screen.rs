@@ -19,7 +19,7 @@ use super::exchange::Iopub;
 use super::stdin::{Question, Stdin};
 use super::terminal::Terminal;
 use super::wire::Parent;
-use crate::execution::{Output, Payload, Stream};
+use crate::execution::{Output, Payload, Stage, Stream};
 use crate::failure::Failure;
 
 const GATHER: Duration = Duration::from_millis(50);
@@ -113,6 +113,7 @@ impl Screen {
     fn show(&mut self, output: Output) {
         match output {
             Output::Stream(stream, text) => self.gather(stream, &text),
+            Output::Lasting { display_id, bundle, stage } => self.show_lasting(display_id, bundle, stage),
             Output::Display { data, metadata, display_id: Some(id), update: true } => {
                 let content = display(data, metadata, json!({"display_id": id}));
                 self.update(id, content);
@@ -165,6 +166,35 @@ impl Screen {
         }
     }
 
+    /// Shows a display as a widget, which a page that is loaded anew goes on showing. A page knows the displays of earlier cells
+    /// no more then, so that it would drop their updates. At its end the widget is replaced by what a notebook keeps.
+    fn show_lasting(&mut self, id: String, bundle: Bundle, stage: Stage) {
+        let transient = json!({"display_id": id});
+        match stage {
+            Stage::First => {
+                self.flush_text();
+                let has_widgets = !self.silent && self.terminal.is_none();
+                let shown =
+                    if has_widgets { self.comms.show_lasting(&self.parent, &self.cell, &id, bundle) } else { bundle };
+                self.publish("display_data", display(shown.data, shown.metadata, transient));
+            }
+            Stage::Later => self.update(id, display(bundle.data, bundle.metadata, transient)),
+            Stage::Last => {
+                self.pending.updates.remove(&id);
+                self.comms.update_lasting(&self.parent, &id, &bundle.data);
+                self.publish("update_display_data", display(bundle.data, bundle.metadata, transient));
+            }
+        }
+    }
+
+    fn publish_update(&mut self, id: &str, content: Value) {
+        let is_widget =
+            content["data"].as_object().is_some_and(|data| self.comms.update_lasting(&self.parent, id, data));
+        if !is_widget {
+            self.publish("update_display_data", content);
+        }
+    }
+
     fn gather(&mut self, stream: Stream, text: &str) {
         if text.is_empty() {
             return;
@@ -185,8 +215,8 @@ impl Screen {
         match self.pending.updates.get_mut(&id) {
             Some(update) if update.due > now => update.content = Some(content),
             _ => {
+                self.publish_update(&id, content);
                 self.pending.updates.insert(id, Update { due: now + UPDATE_INTERVAL, content: None });
-                self.publish("update_display_data", content);
             }
         }
     }
@@ -211,7 +241,7 @@ impl Screen {
 
     fn flush_update(&mut self, id: &str) {
         if let Some(content) = self.pending.updates.get_mut(id).and_then(|update| update.content.take()) {
-            self.publish("update_display_data", content);
+            self.publish_update(id, content);
         }
     }
 
@@ -297,6 +327,7 @@ pub(super) async fn capture(
             Output::History { reply, .. } => drop(reply),
             Output::Stream(..)
             | Output::Display { .. }
+            | Output::Lasting { .. }
             | Output::Clear { .. }
             | Output::StopButton { .. }
             | Output::StopButtonGone { .. }

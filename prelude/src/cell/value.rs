@@ -9,9 +9,11 @@
 //! So no cell is compiled twice. Each trait is implemented for references and needs one reference more than the one before it,
 //! or a mutable one, since Rust prefers the method that needs less.
 
+use crate::dataset;
 use crate::display::{Bundle, value};
 use crate::tensor;
 use candle_core::{Tensor, Var};
+use ferrotune_data::{Columns, Dataset};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 
@@ -52,6 +54,12 @@ impl ShowKnown for &(Tensor, Tensor) {
 impl ShowKnown for &(Tensor, Tensor, Tensor) {
     fn evcxr_display(&self) {
         show(tensor::bundle_of_all(&[&self.0, &self.1, &self.2]));
+    }
+}
+
+impl<T: Columns> ShowKnown for &Dataset<T> {
+    fn evcxr_display(&self) {
+        show(dataset::bundle(self, || self.preview(dataset::SHOWN)));
     }
 }
 

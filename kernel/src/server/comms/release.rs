@@ -53,6 +53,11 @@ impl Maker {
     pub(super) fn new(cell: &Arc<CellKey>) -> Self {
         Self { cell: cell.clone(), is_replaced: false, is_held: true }
     }
+
+    /// Of a widget of the kernel's own below a cell: no variable can hold it.
+    pub(super) fn unheld(cell: &Arc<CellKey>) -> Self {
+        Self { is_held: false, ..Self::new(cell) }
+    }
 }
 
 /// The ids in the report of a cell process.

@@ -2,12 +2,11 @@
 
 use ferrotune_display::Bundle;
 use ferrotune_display::widget::model;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
+use super::Kind;
 use super::widget::WidgetState;
-use super::{Comm, Kind, State};
-use crate::server::exchange::Iopub;
-use crate::server::wire::{self, Parent};
+use crate::server::wire::Parent;
 use crate::stop_button::Press;
 
 /// What a front end shows that shares the notebook and has no widgets.
@@ -23,14 +22,14 @@ impl super::Comms {
         if !state.has_widgets {
             return None;
         }
-        let mut open =
-            |values: Map<String, Value>, press: Option<&Press>| state.open_own(&self.iopub, parent, values, press);
-        let layout = open(model::layout(), None);
-        let style = open(model::style("ButtonStyle"), None);
+        let mut open = |values, kind: &dyn Fn(WidgetState) -> Kind| state.open_own(&self.iopub, parent, values, kind);
+        let layout = open(model::layout(), &Kind::Widget);
+        let style = open(model::style("ButtonStyle"), &Kind::Widget);
         let own =
             json!({"description": "Stop", "icon": "stop", "tooltip": "stop after the current step of each trial"});
         let own = own.as_object().cloned().unwrap_or_default();
-        let button = open(model::control("Button", &layout, &style, &own), Some(&press));
+        let pressed = |widget| Kind::StopButton(widget, press.clone());
+        let button = open(model::control("Button", &layout, &style, &own), &pressed);
         let bundle = model::view(&button, Bundle::text(FALLBACK));
         state.stop_buttons.insert(id.to_owned(), [layout, style, button]);
         Some(bundle)
@@ -46,27 +45,5 @@ impl super::Comms {
             }
         }
         true
-    }
-}
-
-impl State {
-    /// Opens a widget of the kernel's own; with `press`, the button. Returns its id.
-    fn open_own(
-        &mut self,
-        iopub: &Iopub,
-        parent: &Parent,
-        values: Map<String, Value>,
-        press: Option<&Press>,
-    ) -> String {
-        let id = wire::random_id();
-        let content = json!({"comm_id": id, "target_name": model::TARGET, "data": model::opening(&values)});
-        iopub.publish_with(parent, "comm_open", &json!({"version": model::PROTOCOL}), content, &[]);
-        let widget = WidgetState::of(values);
-        let kind = match press {
-            Some(press) => Kind::StopButton(widget, press.clone()),
-            None => Kind::Widget(widget),
-        };
-        self.comms.insert(id.clone(), Comm::own(model::TARGET.to_owned(), kind));
-        id
     }
 }

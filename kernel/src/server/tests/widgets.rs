@@ -3,15 +3,17 @@
 
 use std::sync::{Arc, Mutex};
 
+use ferrotune_display::Bundle;
 use ferrotune_display::widget::model;
 use ferrotune_link::{Answer, CommAction, CommAnswer, CommMessage};
 use serde_json::{Value, json};
 
 use super::client::{Client, Outputs, engine, play};
-use crate::execution::Output;
+use crate::execution::{LiveDisplay, Output};
 
 /// A client of an engine whose cells consist of words: `open` makes a widget and holds it, `drop` holds none of those made so far but
-/// the last one, `none` holds none, `all` holds all, and `read` reads the first one's state.
+/// the last one, `none` holds none, `all` holds all, `read` reads the first one's state, and
+/// `lasting` shows a display of three stages.
 async fn start() -> (Client, Arc<Mutex<Vec<[String; 2]>>>) {
     let made: Arc<Mutex<Vec<[String; 2]>>> = Arc::default();
     let all = made.clone();
@@ -31,6 +33,13 @@ async fn start() -> (Client, Arc<Mutex<Vec<[String; 2]>>>) {
                             panic!("the widget has no state")
                         };
                         assert_eq!(values["value"], 1);
+                    }
+                    "lasting" => {
+                        let shown = |number| {
+                            Bundle::text(format!("{number} trials")).with("text/html", format!("<b>{number}</b>"))
+                        };
+                        let mut display = LiveDisplay::lasting("search".to_owned());
+                        play(&outputs, [display.show(shown(0)), display.show(shown(1)), display.end(shown(2))]);
                     }
                     word => panic!("unknown word {word}"),
                 }
@@ -149,4 +158,52 @@ async fn widget_is_opened_again_when_undo_brings_its_variable_back() {
     assert_eq!(run(&mut client, json!({"cellId": "b"}), "all").await, opened);
     let made = made.lock().unwrap().clone();
     assert_eq!(listed(&mut client).await, sorted(&made));
+}
+
+/// The messages that a cell with a lasting display publishes: their types, and what they show.
+async fn lasting(client: &mut Client, metadata: Value) -> Vec<(String, Value)> {
+    let cell = client.send_with_metadata("execute_request", metadata, json!({"code": "lasting"})).await;
+    let published = client.conversation(&cell).await;
+    assert_eq!(client.reply().await.content["status"], "ok");
+    let shown = |(msg_type, content): (String, Value)| match msg_type.as_str() {
+        "comm_open" => (msg_type, content["data"]["state"]["_model_name"].clone()),
+        "comm_msg" => (msg_type, content["data"]["state"]["value"].clone()),
+        "display_data" | "update_display_data" => {
+            let kinds: Vec<&String> = content["data"].as_object().unwrap().keys().collect();
+            (msg_type, json!([content["data"]["text/plain"], kinds.len()]))
+        }
+        _ => (msg_type, content["comm_id"].clone()),
+    };
+    let others = ["status", "execute_input"];
+    published.into_iter().filter(|(msg_type, _)| !others.contains(&msg_type.as_str())).map(shown).collect()
+}
+
+#[tokio::test]
+async fn lasting_display_is_a_widget_where_a_front_end_has_asked_for_widgets() {
+    let (mut client, _) = start().await;
+    let entry = |msg_type: &str, shown: Value| (msg_type.to_owned(), shown);
+    let plain = [
+        entry("display_data", json!(["0 trials", 2])),
+        entry("update_display_data", json!(["1 trials", 2])),
+        entry("update_display_data", json!(["2 trials", 2])),
+    ];
+    assert_eq!(lasting(&mut client, json!({"cellId": "a"})).await, plain);
+    let asked = client.send("comm_info_request", json!({"target_name": model::TARGET})).await;
+    client.conversation(&asked).await;
+    client.reply().await;
+    let html = |number: u32| json!(format!("<div style=\"line-height: normal\"><b>{number}</b></div>"));
+    let widget = [
+        entry("comm_open", json!("LayoutModel")),
+        entry("comm_open", json!("HTMLStyleModel")),
+        entry("comm_open", json!("HTMLModel")),
+        entry("display_data", json!(["0 trials", 3])),
+        entry("comm_msg", html(1)),
+        entry("comm_msg", html(2)),
+        entry("update_display_data", json!(["2 trials", 2])),
+    ];
+    assert_eq!(lasting(&mut client, json!({"cellId": "a"})).await, widget);
+    assert_eq!(listed(&mut client).await.len(), 3, "a page that was loaded anew goes on showing it");
+    let again = lasting(&mut client, json!({"cellId": "a"})).await;
+    assert_eq!(again.iter().filter(|(msg_type, _)| msg_type == "comm_close").count(), 3);
+    assert_eq!(listed(&mut client).await.len(), 3);
 }
