@@ -88,8 +88,8 @@ impl TableFiles<()> {
     }
 
     /// The columns with these names: a row of as many f32.
-    pub fn features<S: Into<String>>(self, columns: impl IntoIterator<Item = S>) -> TableFiles<Tensor> {
-        self.with(Some(columns.into_iter().map(Into::into).collect()), Kind::Matrix)
+    pub fn features<S: AsRef<str>>(self, columns: impl IntoIterator<Item = S>) -> TableFiles<Tensor> {
+        self.with(Some(texts(columns)), Kind::Matrix)
     }
 
     /// All columns that are no label: a row of as many f32.
@@ -110,14 +110,18 @@ impl TableFiles<Tensor> {
     }
 
     /// The column to predict, as a class of u32: the place of its text among these names. Another text is an error.
-    pub fn class_of<S: Into<String>>(
+    pub fn class_of<S: AsRef<str>>(
         self,
         column: &str,
         names: impl IntoIterator<Item = S>,
     ) -> TableFiles<(Tensor, Tensor)> {
-        let names = names.into_iter().map(Into::into).collect();
-        self.with(Some(vec![column.to_owned()]), Kind::Classes(Some(names)))
+        self.with(Some(vec![column.to_owned()]), Kind::Classes(Some(texts(names))))
     }
+}
+
+/// Texts of any kind, also those behind a reference: `["a", "b"]` and `&["a", "b"]`.
+fn texts<S: AsRef<str>>(texts: impl IntoIterator<Item = S>) -> Vec<String> {
+    texts.into_iter().map(|text| text.as_ref().to_owned()).collect()
 }
 
 impl<T> TableFiles<T> {
