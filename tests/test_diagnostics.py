@@ -142,6 +142,24 @@ class TestPlaces:
             assert "the first 3 trials all failed" in outcome.error and outcome.error.endswith(f"({place})"), outcome.error
             assert place in kernel.ok(f"%trials --project {project}").display
 
+    def test_error_of_candle_in_a_models_forward_has_its_line(self, kernel):
+        model = "use ferrotune::prelude::*;\nstruct Tall;\nimpl Module for Tall {\n    fn forward(&self, x: &Tensor) -> candle_core::Result<Tensor> {\n        let y = (x + 1.0)?;\n        y.matmul(x)\n    }\n}"
+        of_model = number_of(kernel, model)
+        kernel.ok("fn deep(net: &Tall, n: usize) -> candle_core::Result<Tensor> {\n    let x = Tensor::zeros((2, n), DType::F32, &Device::Cpu)?;\n    net.forward(&x)\n}")
+        for _ in range(2):
+            error = kernel.fails("let a = 1;\ndeep(&Tall, 3)?;").error
+            assert error == f"Error: shape mismatch in matmul, lhs: [2, 3], rhs: [2, 3] (In [{of_model}] line 6)", error
+        # A process finds the lines of libraries that it has loaded after its first error, too.
+        later = number_of(kernel, "fn flat() -> candle_core::Result<Tensor> {\n    Tensor::zeros((2, 3), DType::F32, &Device::Cpu)?.reshape(7)\n}")
+        assert kernel.fails("flat()?;").error.endswith(f"(In [{later}] line 2)")
+        number = number_of(kernel, "let kept: Box<dyn Fn() -> candle_core::Result<Tensor>> = Box::new(|| {\n    Tensor::zeros(3, DType::F32, &Device::Cpu)?.reshape(7)\n});")
+        assert kernel.fails("kept()?;").error.endswith(f"(In [{number}] line 2)")
+        # Another error with such a text has its own place, and one that a cell has handled is forgotten.
+        assert kernel.ok("deep(&Tall, 3).is_err()").result == "true"
+        assert "line 2" in kernel.fails('let a = 1;\nErr::<(), _>("no such thing")?;').traceback
+        outcome = kernel.fails("%%tune --objective loss:min --max-trials 4 --project forward\n|trial| {\n    let lr = trial.float(\"lr\", 0.0..=1.0).get()?;\n    deep(&Tall, 3)?;\n    Ok(lr)\n}")
+        assert outcome.error.endswith(f"(In [{of_model}] line 6)"), outcome.error
+
     def test_panic_in_a_function_of_another_cell_names_the_cell(self, kernel):
         number = number_of(kernel, "fn far(n: u8) -> u8 {\n    assert!(n < 3);\n    n\n}")
         kernel.ok("let between = 1;")

@@ -17,7 +17,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::backtrace::Backtrace;
 use std::ffi::c_void;
 use std::panic::{Location, PanicHookInfo};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread::ThreadId;
 
@@ -56,6 +56,7 @@ pub mod shown {
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_start() {
     std::panic::set_hook(Box::new(report_panic));
+    ferrotune_trial::witness_errors();
     if let Err(error) = interrupt::listen() {
         eprintln!("cells cannot be asked to stop, only ended: {error}");
     }
@@ -251,12 +252,16 @@ pub fn failed(message: String, location: String) {
     }
 }
 
-/// The place of an error that ends a cell: its own, if it is a [`ferrotune_trial::Error`], which `shown` shows as `{:#}`; or
-/// that of the `?`.
+/// The place of an error that ends a cell: of an error of candle, the innermost line of a cell that led to it; of another one its
+/// own, if it is a [`ferrotune_trial::Error`], which `shown` shows as `{:#}`; or that of the `?`.
 #[track_caller]
-pub fn place_of<T>(_error: &T, shown: impl FnOnce() -> String) -> String {
+pub fn place_of<T>(_error: &T, shown: impl Fn() -> String) -> String {
     let here = Location::caller();
-    ferrotune_trial::place_in::<T>(shown).unwrap_or_else(|| here.to_string())
+    // Each cell has a folder among those of the others, also one whose closure is called here.
+    let cells = |file: &str| Path::new(file).ancestors().nth(2).and_then(Path::file_name).map(ToOwned::to_owned);
+    let is_of_cell = |call: &String| cells(call.rsplitn(3, ':').nth(2).unwrap_or_default()) == cells(here.file());
+    let call = ferrotune_trial::calls_to(&shown()).into_iter().find(is_of_cell);
+    call.or_else(|| ferrotune_trial::place_in::<T>(shown)).unwrap_or_else(|| here.to_string())
 }
 
 /// Prints to the standard error with the place in the notebook that a location means, and as it is where there is no kernel.

@@ -28,6 +28,8 @@ mod connection;
 mod device;
 mod error;
 pub mod optim;
+#[cfg(feature = "plugins")]
+mod origin;
 mod place;
 #[cfg(not(feature = "plugins"))]
 mod plain;
@@ -49,6 +51,8 @@ pub use device::{connect, connected, count_cores, open_cores, open_cores_across,
 pub use error::{Result, TrialError};
 pub use ferrotune_tuner::seed::derived as derived_seed;
 pub use optim::AdamW;
+#[cfg(feature = "plugins")]
+pub use origin::{calls_to, witness_errors};
 pub use place::in_cell;
 pub use plugins::is_open;
 pub use runtime::{ObjectiveValue, run_in_process, run_objective};

@@ -66,6 +66,13 @@ pub(crate) fn place_in_backtrace(backtrace: &Backtrace) -> Option<String> {
     calls.filter_map(file_and_line).find_map(|(file, line)| in_notebook(origin, file, line))
 }
 
+/// The same for the innermost of calls that are `file:line:column`.
+#[cfg(feature = "plugins")]
+pub(crate) fn innermost_in_notebook(calls: &[String]) -> Option<String> {
+    let origin = ORIGIN.get()?;
+    calls.iter().filter_map(|call| file_and_line(call)).find_map(|(file, line)| in_notebook(origin, file, line))
+}
+
 /// The file and line of `file:line:column`.
 #[cfg(feature = "plugins")]
 fn file_and_line(place: &str) -> Option<(&str, u32)> {

@@ -54,6 +54,13 @@ pub(crate) fn detect_anomalies(on: bool) -> Result<(), BoxError> {
     if on { missing("the search for the operation that makes a NaN".to_owned()) } else { Ok(()) }
 }
 
+/// candle of crates.io tells nobody of its errors.
+pub(crate) fn remember_errors() {}
+
+pub(crate) fn line_of_error(_message: &str) -> Option<String> {
+    None
+}
+
 pub(crate) fn take_anomaly(_message: &str) -> Option<String> {
     None
 }

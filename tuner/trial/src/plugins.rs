@@ -3,7 +3,8 @@
 
 use crate::any_error::BoxError;
 use crate::error::TrialError;
-use crate::place::place_in_backtrace;
+use crate::origin::{calls_to, witness_errors};
+use crate::place::{innermost_in_notebook, place_in_backtrace};
 use crate::seed::given_seed;
 use candle_core::random::{Draws, with_draws};
 use candle_core::{Device, anomaly};
@@ -82,6 +83,16 @@ pub(crate) fn take_anomaly(message: &str) -> Option<String> {
     let anomaly = anomaly::take().filter(|anomaly| message.starts_with(&anomaly.to_string()))?;
     let place = place_in_backtrace(anomaly.backtrace()).map(|place| format!(" ({place})"));
     Some(format!("{anomaly}{}", place.unwrap_or_default()))
+}
+
+/// Remembers from now on where errors of candle are made.
+pub(crate) fn remember_errors() {
+    witness_errors();
+}
+
+/// The innermost line of the notebook that led to the error of candle which this message is about.
+pub(crate) fn line_of_error(message: &str) -> Option<String> {
+    innermost_in_notebook(&calls_to(message))
 }
 
 /// Kind, version and memory in use of an open plugin's device, as far as the plugin tells; none of any other device.

@@ -4,7 +4,9 @@
 use crate::connection::{Connection, SupervisorClient};
 use crate::error::{Result, TrialError};
 use crate::place::{has_items, line_of_cell, place};
-use crate::plugins::{detect_anomalies, shortage_of, take_anomaly, write_first_program};
+use crate::plugins::{
+    detect_anomalies, line_of_error, remember_errors, shortage_of, take_anomaly, write_first_program,
+};
 use crate::seed::{begin, in_thread};
 use crate::shared::Shared;
 use crate::trial::Trial;
@@ -167,6 +169,7 @@ fn run_over(mut client: Box<dyn SupervisorClient>, body: Body<'_>, uses: Uses) -
 
 /// Runs the objective on the trial's device, and tells the supervisor about the device before and after.
 fn on_device(trial: &Trial, body: Body<'_>) -> Result<Request, TrialError> {
+    remember_errors();
     // An earlier trial of this process may have asked for it on its own.
     if let Err(error) = detect_anomalies(trial.debugs_nans()) {
         return Ok(failed(error.as_ref()));
@@ -280,7 +283,8 @@ fn failed(error: &(dyn Error + 'static)) -> Request {
 
 /// The objective's own error, with its place.
 fn failed_at(error: &crate::Error) -> Request {
-    let (mut reason, place) = (reason_of(error.as_ref()), place(error.place()));
+    let mut reason = reason_of(error.as_ref());
+    let place = line_of_error(&reason).unwrap_or_else(|| place(error.place()));
     // That of a parameter may begin with it.
     if !reason.contains(&place) {
         reason = format!("{reason} ({place})");
