@@ -90,3 +90,15 @@ fn write_changes(root: &Path, upstream: &'static Upstream, topic: &Topic) -> Res
     }
     make(root, upstream)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_that_cargo_misses_is_the_file_that_is_made() {
+        let (folder, file) = MADE.rsplit_once('/').unwrap();
+        let manifest = fs::read_to_string(crate::root().join(folder).join("Cargo.toml")).unwrap();
+        assert!(manifest.contains(&format!("\npath = \"{file}\"\n")), "{manifest}");
+    }
+}
