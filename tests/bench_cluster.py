@@ -1,5 +1,5 @@
 """Several processes that train or search together: all-reduce beside OpenMPI's, and trials per second of searches of one study in
-PostgreSQL beside Optuna's. `cargo xtask bench cluster` writes docs/benchmarks-cluster.md with it."""
+PostgreSQL beside Optuna's. `cargo xtask bench cluster` writes benchmarks/cluster.md with it."""
 
 import argparse
 import datetime

@@ -2,7 +2,7 @@
 
 Compiling takes minutes. Except for the MLP, libtpu compiles a program only for `tpu_peaks.py`. ResNet-18
 is compiled for v5e alone, and GPT-2 for v5e with two of its layers. `FERROTUNE_TPU_MEMORY=whole` compiles all models whole for both
-generations; docs/benchmarks-steps.md has those figures.
+generations; benchmarks/steps.md has those figures.
 """
 
 import os

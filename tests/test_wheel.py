@@ -93,7 +93,7 @@ def test_pip_alone_registers_a_kernel_whose_first_candle_result_comes_in_seconds
     ((result, seconds),) = installed.cells(CANDLE)
     assert result == "6.0"
     print(f"pip install: {installed.install_seconds:.1f} s; kernel start to first candle result: {seconds:.1f} s")
-    # docs/benchmarks.md has the times of a quiet machine. A prelude that must be built first takes minutes.
+    # benchmarks/README.md has the times of a quiet machine. A prelude that must be built first takes minutes.
     assert installed.install_seconds + seconds < 60
     assert not list(installed.home.glob(".cache/ferrotune/prelude-*/library"))
 

@@ -10,6 +10,10 @@ use std::path::Path;
 /// The repository's folder `candle/` when this library was built.
 const PACKED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/changes.rs"));
 
+/// The line of the repository's manifests that names a build script, and the line of crates.io's.
+const BUILD_SCRIPT: &str = "\nbuild = \"build.rs\"\n";
+const NO_BUILD_SCRIPT: &str = "\nbuild = false\n";
+
 /// What makes our packages out of crates.io's.
 #[derive(Clone, Debug)]
 pub struct Changes {
@@ -23,10 +27,15 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// The changes of candle that this library was built with.
+    /// The changes of candle that this library was built with. Their manifests name no build script: the repository's says that sources
+    /// are not made yet, which is never so where this library makes them.
     pub fn packed() -> Self {
         let all = PACKED.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
-        Self::of(&CANDLE, &all)
+        let mut changes = Self::of(&CANDLE, &all);
+        for manifest in changes.manifests.values_mut() {
+            *manifest = manifest.replace(BUILD_SCRIPT, NO_BUILD_SCRIPT);
+        }
+        changes
     }
 
     /// The changes in the repository's folder of a project, such as `candle/`.
@@ -217,6 +226,15 @@ mod tests {
         let packed = Changes::packed();
         assert_eq!(packed.manifests.len(), CANDLE.packages.len());
         assert!(packed.manifests.values().all(|manifest| manifest.contains(&version)));
+    }
+
+    #[test]
+    fn packed_manifests_have_no_build_script() {
+        let packed = Changes::packed();
+        assert!(packed.manifests.values().all(|manifest| manifest.contains(NO_BUILD_SCRIPT)));
+        assert!(
+            PACKED.iter().filter(|(path, _)| path.ends_with("Cargo.toml")).all(|(_, text)| text.contains(BUILD_SCRIPT))
+        );
     }
 
     #[test]

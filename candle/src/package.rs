@@ -33,7 +33,7 @@ pub const EVCXR: Upstream = Upstream {
         name: "evcxr",
         our_name: "ferrotune-evcxr",
         checksum: "ee69caeeefc311959b85962458e370d8eccb165123edbc5270134aaee6d7ed80",
-        documents: &["LICENSE", "build.rs"],
+        documents: &["LICENSE"],
     }],
 };
 

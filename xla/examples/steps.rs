@@ -1,5 +1,5 @@
 //! What a compiled step costs beside its execution: `steps PLUGIN` prints how long tracing GPT-2 small takes, and what a run
-//! adds to the plugin's own `Execute`. docs/benchmarks-steps.md has the figures.
+//! adds to the plugin's own `Execute`. benchmarks/steps.md has the figures.
 
 use candle_core::{D, DType, Device, Result, Tensor};
 use candle_nn::{Embedding, LayerNorm, Linear, Module as _, Optimizer as _, SGD, VarBuilder, VarMap, ops};

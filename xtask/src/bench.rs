@@ -1,4 +1,4 @@
-//! `cargo xtask bench` compares this kernel with evcxr_jupyter on this machine and writes `docs/benchmarks.md`.
+//! `cargo xtask bench` compares this kernel with evcxr_jupyter on this machine and writes `benchmarks/README.md`.
 //! `cargo xtask bench hpo` compares the oracles with Optuna on formulas, `cargo xtask bench digits` on real training,
 //! `cargo xtask bench keras` a search with Keras Tuner's, `cargo xtask bench data` input of training with tf.data and
 //! PyTorch's, `cargo xtask bench cluster` several processes with OpenMPI and Optuna, and `cargo xtask bench steps` steps of
@@ -40,7 +40,7 @@ fn compare_with_python(root: &Path, what: &str) -> Result<()> {
     step::step("build", || build_program(root))?;
     step::step("install into target/jupyter", || environment.install_kernel())?;
     step::step("measure", || {
-        let page = format!("docs/benchmarks-{what}.md");
+        let page = format!("benchmarks/{what}.md");
         step::run(environment.python().arg(format!("tests/bench_{what}.py")).args(["--output", &page]))
     })
 }
@@ -62,7 +62,7 @@ fn cluster(root: &Path) -> Result<()> {
         step::run(&mut build)
     })?;
     step::step("measure", || {
-        step::run(environment.python().arg("tests/bench_cluster.py").args(["--output", "docs/benchmarks-cluster.md"]))
+        step::run(environment.python().arg("tests/bench_cluster.py").args(["--output", "benchmarks/cluster.md"]))
     })
 }
 
@@ -76,6 +76,6 @@ fn kernels(root: &Path) -> Result<()> {
         step::run(install.env("CARGO_TARGET_DIR", root.join("target/evcxr/build")))
     })?;
     step::step("measure", || {
-        step::run(environment.python().arg("tests/bench.py").args(["--output", "docs/benchmarks.md"]))
+        step::run(environment.python().arg("tests/bench.py").args(["--output", "benchmarks/README.md"]))
     })
 }

@@ -5,6 +5,7 @@
 use crate::environment::cargo;
 use anyhow::{Context, Result, bail};
 use ferrotune_candle::{CANDLE, Changes, EVCXR, Topic, Upstream};
+use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -13,6 +14,10 @@ pub(crate) const NAMES: [&str; 2] = [CANDLE.folder, EVCXR.folder];
 
 /// The sources that they make.
 pub(crate) const SOURCES: [&str; 3] = ["candle/candle-core/src", "candle/candle-nn/src", "evcxr/evcxr/src"];
+
+/// The library of `candle/sources/Cargo.toml`, which is there once all sources are. Its name is what cargo says without it.
+const MADE: &str = "candle/sources/run cargo xtask candle.rs";
+const MADE_TEXT: &str = "//! Empty: the sources of candle and evcxr are made.\n";
 
 pub(crate) fn run_candle(root: &Path) -> Result<()> {
     run(root, &CANDLE)
@@ -37,7 +42,12 @@ fn run(root: &Path, upstream: &'static Upstream) -> Result<()> {
 /// Makes the packages, unless they are there already.
 pub(crate) fn make_all(root: &Path) -> Result<()> {
     make(root, &CANDLE)?;
-    make(root, &EVCXR)
+    make(root, &EVCXR)?;
+    let path = root.join(MADE);
+    if path.exists() {
+        return Ok(());
+    }
+    fs::write(&path, MADE_TEXT).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn make(root: &Path, upstream: &'static Upstream) -> Result<()> {
@@ -79,4 +89,16 @@ fn write_changes(root: &Path, upstream: &'static Upstream, topic: &Topic) -> Res
         eprintln!("xtask {name}: wrote the edit of {path}");
     }
     make(root, upstream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_that_cargo_misses_is_the_file_that_is_made() {
+        let (folder, file) = MADE.rsplit_once('/').unwrap();
+        let manifest = fs::read_to_string(crate::root().join(folder).join("Cargo.toml")).unwrap();
+        assert!(manifest.contains(&format!("\npath = \"{file}\"\n")), "{manifest}");
+    }
 }

@@ -1,5 +1,7 @@
 //! `cargo xtask tidy`: checks the style rules that no compiler checks. Never changes a file.
 
+mod arrows;
+mod reasons;
 mod rust;
 mod text;
 mod tree;
@@ -12,11 +14,21 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+/// The page with the arrows, and with the modules that may have unsafe code.
+const ARCHITECTURE: &str = "ARCHITECTURE.md";
+/// Pages whose paths begin at the root, and have to exist.
+const PAGES: [&str; 3] = [ARCHITECTURE, "CONTRIBUTING.md", reasons::PAGE];
+
 pub(crate) fn run(root: &Path) -> Result<()> {
+    let read = |path: &str| fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"));
     let mut complaints = Vec::new();
-    let architecture = fs::read_to_string(root.join("ARCHITECTURE.md")).context("cannot read ARCHITECTURE.md")?;
+    let architecture = read(ARCHITECTURE)?;
     let fenced = text::unsafe_modules(&architecture);
-    complaints.extend(text::missing_paths(&architecture, root));
+    for page in PAGES {
+        complaints.extend(text::missing_paths(page, &read(page)?, root));
+    }
+    complaints.extend(arrows::check(&architecture, &metadata(root)?)?);
+    complaints.extend(reasons::check(&read(reasons::PAGE)?, &read("Cargo.toml")?));
     for path in files(root)? {
         // These rules do not apply to binary files.
         let Ok(content) = fs::read_to_string(root.join(&path)) else { continue };
@@ -71,6 +83,13 @@ fn walk(root: &Path, folder: &Path) -> Result<Vec<String>> {
         }
     }
     Ok(files)
+}
+
+/// What cargo knows of the crates of the workspace.
+fn metadata(root: &Path) -> Result<String> {
+    let mut metadata = cargo(root);
+    metadata.args(["metadata", "--locked", "--no-deps", "--format-version=1"]);
+    output(&mut metadata)
 }
 
 /// The crates that a package links, one on each line.

@@ -10,7 +10,7 @@ import sys
 from differences import program, suite
 from differences.place import ROOT
 
-REPORT = ROOT / "docs/benchmarks-numbers.md"
+REPORT = ROOT / "benchmarks/numbers.md"
 MARK = "<!-- tables -->\n"
 
 

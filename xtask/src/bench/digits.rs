@@ -1,5 +1,5 @@
 //! `cargo xtask bench digits` compares the oracles and Optuna's default on real training, with the same budget, and writes
-//! `docs/benchmarks-digits.md`.
+//! `benchmarks/digits.md`.
 
 use super::hpo::Results;
 use crate::environment::{Environment, cargo};
@@ -32,8 +32,8 @@ pub(super) fn run(root: &Path) -> Result<()> {
         python.args(["tests/bench_hpo.py", RIVAL, "0", SEEDS, "digits"]);
         step::output(python.env("FERROTUNE_DIGITS", program(root, &bench)?).env("RAYON_NUM_THREADS", "1"))
     })?;
-    std::fs::write(root.join("docs/benchmarks-digits.md"), page(&Results::read(&lines, COUNTED.len())?)?)
-        .context("cannot write docs/benchmarks-digits.md")
+    std::fs::write(root.join("benchmarks/digits.md"), page(&Results::read(&lines, COUNTED.len())?)?)
+        .context("cannot write benchmarks/digits.md")
 }
 
 /// The path of the bench, which cargo builds first.

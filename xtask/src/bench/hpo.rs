@@ -1,5 +1,5 @@
 //! `cargo xtask bench hpo` compares the oracles with Optuna's samplers on formulas on this machine, measures how fast they
-//! answer, and writes `docs/benchmarks-hpo.md`. Trains nothing.
+//! answer, and writes `benchmarks/hpo.md`. Trains nothing.
 
 mod page;
 
@@ -128,7 +128,7 @@ pub(super) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let speed: Vec<String> = SPEED.iter().map(|(what, _, words)| speed(root, what, words)).collect::<Result<_>>()?;
     let minutes = started.elapsed().as_secs() / 60;
     let page = page::page(&losses, &fronts, &speed, most, minutes)?;
-    std::fs::write(root.join("docs/benchmarks-hpo.md"), page).context("cannot write docs/benchmarks-hpo.md")
+    std::fs::write(root.join("benchmarks/hpo.md"), page).context("cannot write benchmarks/hpo.md")
 }
 
 /// The searches of these rows. Optuna's run beside ours, so that two processors have work.

@@ -1,5 +1,5 @@
 //! `cargo xtask bench steps`: steps of training in candle as it is, in candle as cells and trials have it, and in PyTorch,
-//! JAX and burn, taken in turn on the same cores; writes the tables of `docs/benchmarks-steps.md`.
+//! JAX and burn, taken in turn on the same cores; writes the tables of `benchmarks/steps.md`.
 //!
 //! A way to train is one line of [`MODES`] and, in its program under `tests/bench_steps`, one function.
 

@@ -1,4 +1,4 @@
-//! Rules for text files: paths of one machine, outputs of notebooks, and the paths that ARCHITECTURE.md names.
+//! Rules for text files: paths of one machine, outputs of notebooks, and the paths that pages for contributors name.
 
 use std::path::Path;
 
@@ -48,10 +48,10 @@ pub(super) fn stored_outputs(path: &str, content: &str) -> Vec<String> {
     complaints
 }
 
-/// Complains about paths in backticks in ARCHITECTURE.md that do not exist.
-pub(super) fn missing_paths(architecture: &str, root: &Path) -> Vec<String> {
-    let missing = backticked(architecture).filter(|name| is_path(name) && !root.join(name).exists());
-    missing.map(|name| format!("ARCHITECTURE.md names {name}, which does not exist")).collect()
+/// Complains about paths in backticks that do not exist, in a page whose paths begin at the root.
+pub(super) fn missing_paths(page: &str, content: &str, root: &Path) -> Vec<String> {
+    let missing = backticked(content).filter(|name| is_path(name) && !root.join(name).exists());
+    missing.map(|name| format!("{page} names {name}, which does not exist")).collect()
 }
 
 /// The modules in which ARCHITECTURE.md allows unsafe code.
@@ -61,7 +61,7 @@ pub(super) fn unsafe_modules(architecture: &str) -> Vec<String> {
 }
 
 /// The texts between single backticks, outside of code blocks.
-fn backticked(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn backticked(text: &str) -> impl Iterator<Item = &str> {
     let in_prose = text.split("```").step_by(2);
     in_prose.flat_map(|prose| prose.split('`').skip(1).step_by(2))
 }
@@ -102,7 +102,7 @@ mod tests {
         fs::create_dir_all(root.path().join("kernel/src")).unwrap();
         let text =
             "`kernel/src` and `kernel/gone.rs`, `cargo xtask tidy`, `target/venv`\n```text\n`no/path`\n```\n`gone.md`";
-        let missing = missing_paths(text, root.path());
+        let missing = missing_paths("ARCHITECTURE.md", text, root.path());
         assert_eq!(missing.len(), 2, "{missing:?}");
         assert!(missing[0].contains("kernel/gone.rs") && missing[1].contains("gone.md"));
     }

@@ -1,4 +1,4 @@
-//! The tables in `docs/benchmarks-steps.md`, between two marks. What they mean is written by hand around them.
+//! The tables in `benchmarks/steps.md`, between two marks. What they mean is written by hand around them.
 
 use super::figures::Figures;
 use super::{MODELS, MODES};
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-const PAGE: &str = "docs/benchmarks-steps.md";
+const PAGE: &str = "benchmarks/steps.md";
 const BEGIN: &str = "<!-- tables -->\n";
 const END: &str = "<!-- end of the tables -->\n";
 
