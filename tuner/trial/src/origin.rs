@@ -4,8 +4,14 @@
 //! candle calls a function where it makes an error, and that keeps the addresses of the calls. Their files and lines are looked up
 //! only for an error that ends a cell or a trial.
 
+use addr2line::Context;
+use addr2line::gimli::{DwarfSections, EndianSlice, LittleEndian, SectionId};
+use object::read::ReadCache;
+use object::{Object as _, ObjectSection as _};
 use std::cell::RefCell;
-use std::ffi::c_void;
+use std::fs::{self, File};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 /// So many calls are kept: rayon and the kernel add some tens to those of the user.
 const MOST_CALLS: usize = 256;
@@ -36,22 +42,66 @@ fn witness(error: &candle_core::Error) {
 }
 
 /// The calls that led to the error of candle which this message is about, as `file:line:column`, innermost first. Empty unless it is
-/// the last error of this thread.
+/// the last error of this thread, and where libraries have no debug information.
 #[doc(hidden)]
 pub fn calls_to(message: &str) -> Vec<String> {
     let addresses = LAST.with_borrow(|last| {
         let origin = last.as_ref().filter(|origin| !origin.error.is_empty() && message.contains(&origin.error));
         origin.map_or_else(Vec::new, |origin| origin.addresses.clone())
     });
-    // It may be older than the last cell's library.
-    backtrace::clear_symbol_cache();
-    let mut calls = Vec::new();
-    for address in addresses {
-        backtrace::resolve(std::ptr::without_provenance_mut::<c_void>(address), |symbol| {
-            if let (Some(file), Some(line)) = (symbol.filename(), symbol.lineno()) {
-                calls.push(format!("{}:{line}:{}", file.display(), symbol.colno().unwrap_or(1)));
-            }
-        });
+    if addresses.is_empty() {
+        return Vec::new();
     }
-    calls
+    // Without it there are no places, and the error has that of its `?`.
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let libraries: Vec<Mapped<'_>> = maps.lines().filter_map(Mapped::of).collect();
+    let calls = addresses.iter().filter_map(|&address| {
+        let Mapped { path, .. } = libraries.iter().find(|library| library.addresses.contains(&address))?;
+        let first = libraries.iter().find(|first| first.path == *path)?;
+        // The address is that of the instruction to which the call returns.
+        calls_at(&file_of(path), (address - 1 - first.addresses.start) as u64)
+    });
+    calls.flatten().collect()
+}
+
+/// A part of a file that is mapped into this process, see `man 5 proc_pid_maps`.
+struct Mapped<'a> {
+    addresses: Range<usize>,
+    path: &'a str,
+}
+
+impl<'a> Mapped<'a> {
+    fn of(line: &'a str) -> Option<Mapped<'a>> {
+        let (start, end) = line.split_whitespace().next()?.split_once('-')?;
+        let address = |text| usize::from_str_radix(text, 16).ok();
+        Some(Mapped { addresses: address(start)?..address(end)?, path: &line[line.find('/')?..] })
+    }
+}
+
+/// What can be opened of a mapped file: of one in memory alone, its descriptor.
+fn file_of(path: &str) -> PathBuf {
+    let descriptors = || fs::read_dir("/proc/self/fd").into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_it = |descriptor: &PathBuf| fs::read_link(descriptor).is_ok_and(|target| target == Path::new(path));
+    let in_memory = if path.starts_with("/memfd:") { descriptors().find(is_it) } else { None };
+    in_memory.unwrap_or_else(|| path.into())
+}
+
+/// The calls at an address of a library, which are several where functions have been inlined, innermost first; none where the library
+/// has no debug information. The crate backtrace does not see libraries that were loaded after it has first looked a line up.
+fn calls_at(library: &Path, address: u64) -> Option<Vec<String>> {
+    let cache = ReadCache::new(File::open(library).ok()?);
+    let object = object::File::parse(&cache).ok()?;
+    let section = |id: SectionId| -> Result<_, object::Error> {
+        let bytes = object.section_by_name(id.name()).map(|section| section.uncompressed_data()).transpose()?;
+        Ok(bytes.unwrap_or_default())
+    };
+    let sections = DwarfSections::load(section).ok()?;
+    let context = Context::from_dwarf(sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian))).ok()?;
+    let mut frames = context.find_frames(address).skip_all_loads().ok()?;
+    let mut calls = Vec::new();
+    while let Some(frame) = frames.next().ok()? {
+        let place = frame.location.and_then(|at| Some((at.file?, at.line?)));
+        calls.extend(place.map(|(file, line)| format!("{file}:{line}:1")));
+    }
+    Some(calls)
 }
