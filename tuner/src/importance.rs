@@ -9,8 +9,8 @@
 mod density;
 pub mod fanova;
 
-use crate::record::{State, TrialRecord};
-use crate::space::Distribution;
+use ferrotune_space::Distribution;
+use ferrotune_space::record::{State, TrialRecord};
 
 /// Share of the trials that count as the best.
 const TARGET_SHARE: f64 = 0.1;
@@ -109,8 +109,8 @@ fn divergence(name: &str, region: &[(&TrialRecord, f64)], limit: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Ending, Parameter};
-    use crate::space::{Scale, Value};
+    use ferrotune_space::record::Ending;
+    use ferrotune_space::{Parameter, Scale, Value};
 
     /// The trials of `tests/golden/importance.py`.
     fn trials() -> Vec<TrialRecord> {

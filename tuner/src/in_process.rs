@@ -1,15 +1,16 @@
 //! The driver of a search whose trials run in the thread that asks for them: the same oracles, journal and records,
 //! without processes. Contains nothing and watches no memory: what a trial does to its process, it does to the search.
 
-use crate::event::Finish;
 use crate::journal::Journal;
 use crate::oracle;
-use crate::record::{Parameter, TrialRecord};
 pub use crate::search::SearchError;
 use crate::search::{self, Outcome, RunningTrial, Search, Step};
-use crate::spec::{StudySpec, Supervision};
 use crate::study_folder;
-use crate::wire::{Reply, Request};
+use ferrotune_space::Parameter;
+use ferrotune_space::event::Finish;
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::spec::{StudySpec, Supervision};
+use ferrotune_space::wire::{Reply, Request};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;

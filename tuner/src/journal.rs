@@ -30,12 +30,12 @@ pub use recording::{End, Usage};
 pub use state::{Study, Times};
 
 use crate::folder;
-use crate::record::TrialRecord;
-use crate::seed;
-use crate::spec::StudySpec;
 use crate::study_folder::{self, JOURNAL};
 use database::Database;
 use fact::Fact;
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::seed;
+use ferrotune_space::spec::StudySpec;
 use in_database::InDatabase;
 use in_file::InFile;
 use known::Known;

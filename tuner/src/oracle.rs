@@ -32,14 +32,14 @@ pub use stopping::{Judgement, judgements};
 pub use text::SettingError;
 
 use crate::pruner::PrunerError;
-use crate::record::TrialRecord;
-use crate::space::{Distribution, Value};
-use crate::spec::StudySpec;
 use crate::terminator::TerminatorError;
 use asha::Asha;
 use auto::Auto;
 use bohb::Bohb;
 use cmaes::CmaEs;
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Distribution, Value};
 use gp::Gp;
 use grid::Grid;
 use hyperband::Hyperband;

@@ -11,8 +11,8 @@ mod trend;
 pub use text::PrunerError;
 
 use crate::oracle::EarlyEnd;
-use crate::record::TrialRecord;
-use crate::spec::Objective;
+use ferrotune_space::objective::Objective;
+use ferrotune_space::record::TrialRecord;
 use serde::{Deserialize, Serialize};
 use signed_rank::SignedRank;
 

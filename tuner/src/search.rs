@@ -17,13 +17,13 @@ pub use error::SearchError;
 pub(crate) use outcome::{Obstacle, Outcome};
 pub(crate) use warm_start::warmed;
 
-use crate::event::Finish;
-use crate::given::Values;
 use crate::journal::{End, Journal, Usage};
 use crate::oracle::{self, Next, Oracle};
-use crate::record::{Ending, Runner, TrialRecord};
-use crate::spec::{StudySpec, Supervision};
 use failures::Failures;
+use ferrotune_space::event::Finish;
+use ferrotune_space::given::Values;
+use ferrotune_space::record::{Ending, Runner, TrialRecord};
+use ferrotune_space::spec::{StudySpec, Supervision};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
 //! What lies in a study's folder: the names of its files, and the folders of its trials with their checkpoints.
 
-use crate::checkpoint::{checkpoint_generation, is_partial_checkpoint, step_of};
 use crate::folder::{self, FolderError};
-use crate::record::TrialRecord;
-use crate::spec::StudySpec;
+use ferrotune_space::checkpoint::{checkpoint_generation, is_partial_checkpoint, step_of};
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::spec::StudySpec;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub(crate) const TORN_LINES: &str = "journal.torn";
 pub(crate) const APPEND_LOCK: &str = "journal.log.lock";
 /// The lock of the study. It stays there: deleting it would let two processes lock two files.
 pub(crate) const LOCK: &str = "lock";
-/// The [`Status`](crate::event::Status) of the last search.
+/// The [`Status`](ferrotune_space::event::Status) of the last search.
 pub(crate) const STATUS: &str = "status.json";
 /// The objective.
 pub(crate) const LIBRARY: &str = "objective.so";

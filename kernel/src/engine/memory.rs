@@ -8,8 +8,8 @@ use ferrotune_link::{MemoryReport, SnapshotKey, SupervisorReply, SupervisorReque
 use ferrotune_machine::memory::{available_bytes, memory_limit, own_resident_bytes, private_bytes};
 use ferrotune_machine::{format, process_tree};
 use ferrotune_magics::Memory;
+use ferrotune_space::record::{MemoryCheck, TrialRecord};
 use ferrotune_tuner::journal::Journal;
-use ferrotune_tuner::record::{MemoryCheck, TrialRecord};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::thread;

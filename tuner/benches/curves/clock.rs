@@ -3,9 +3,11 @@
 
 use crate::COUNTED;
 use crate::problems::{Curve, EPOCHS, Problem};
+use ferrotune_space::Parameter;
+use ferrotune_space::objective::{Direction, Objective, Summary};
+use ferrotune_space::record::{Ending, TrialRecord, study_best};
+use ferrotune_space::spec::StudySpec;
 use ferrotune_tuner::oracle::{Next, Oracle, create};
-use ferrotune_tuner::record::{Ending, Parameter, TrialRecord, study_best};
-use ferrotune_tuner::spec::{Direction, Objective, StudySpec, Summary};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Problems with learning curves of 27 epochs, all minimised: three kinds of made curves, and tables of real ones.
 //! tests/bench_curves.py has the same ones for Optuna. Spends nothing: whoever asks counts the epochs.
 
-use ferrotune_tuner::space::{Distribution, Scale, Value};
+use ferrotune_space::{Distribution, Scale, Value};
 use std::path::Path;
 
 /// Epochs of a whole training.

@@ -4,10 +4,12 @@
 
 mod problems;
 
+use ferrotune_space::Parameter;
+use ferrotune_space::objective::{Direction, Objective};
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::spec::StudySpec;
 use ferrotune_tuner::analysis::hypervolume::hypervolume;
 use ferrotune_tuner::oracle::{Next, OracleError, create};
-use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
-use ferrotune_tuner::spec::{Direction, Objective, StudySpec};
 use problems::fronts::{FRONTS, Front};
 use problems::{Ask, NOISY, PROBLEMS, Problem};
 use rand::{RngExt as _, SeedableRng as _};

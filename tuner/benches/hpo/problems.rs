@@ -6,7 +6,7 @@ pub(crate) mod fronts;
 mod kinds;
 mod noisy;
 
-use ferrotune_tuner::space::{Distribution, Scale, Value};
+use ferrotune_space::{Distribution, Scale, Value};
 use std::f64::consts::{E, PI};
 
 /// Answers the question for a parameter.

@@ -4,11 +4,12 @@
 //! `cargo bench -p ferrotune-tuner --bench speed -- ask ORACLE TRIALS` and `… -- journal TRIALS FOLDER`.
 #![expect(clippy::print_stdout, reason = "the figures are what it is for")]
 
+use ferrotune_space::objective::{Direction, Objective};
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Distribution, Parameter, Scale, Value};
 use ferrotune_tuner::journal::{End, Journal, Usage};
 use ferrotune_tuner::oracle::{Next, create};
-use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::spec::{Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;

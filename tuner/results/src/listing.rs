@@ -7,8 +7,8 @@ use crate::bundle::with_note;
 use crate::columns::{Cell, Column};
 use condition::Condition;
 use ferrotune_display::{Bundle, table};
+use ferrotune_space::record::TrialRecord;
 use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::TrialRecord;
 use std::cmp::Ordering;
 
 /// What to list of a study.

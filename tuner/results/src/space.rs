@@ -3,9 +3,10 @@
 use crate::columns::numeric;
 use crate::{ResultsError, number};
 use ferrotune_display::{Bundle, table};
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::{Distribution, Scale, Value};
+use ferrotune_tuner::inferred::{Dimension, Space};
 use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::space::{Dimension, Distribution, Scale, Space, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 

@@ -2,8 +2,8 @@
 //! records.
 
 use super::pareto;
-use crate::record::{State, TrialRecord};
-use crate::spec::StudySpec;
+use ferrotune_space::record::{State, TrialRecord};
+use ferrotune_space::spec::StudySpec;
 
 /// The best finished trials that keep the constraints: with one objective the trial with the best value, the earliest
 /// among equals; with several objectives all trials that no other trial beats, in the order of their numbers. Where no trial
@@ -90,8 +90,8 @@ fn by_loneliness(front: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Ending;
-    use crate::spec::{Constraint, Direction, Objective};
+    use ferrotune_space::objective::{Constraint, Direction, Objective};
+    use ferrotune_space::record::Ending;
 
     fn study(values: &[&[f64]]) -> Vec<TrialRecord> {
         let ended = |(number, values): (usize, &&[f64])| TrialRecord {

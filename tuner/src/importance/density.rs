@@ -4,7 +4,7 @@
 //! range with the weight of one value.
 
 use crate::normal;
-use crate::space::{Distribution, Scale};
+use ferrotune_space::{Distribution, Scale};
 
 /// Largest number of points of the grid.
 const GRID: usize = 50;
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn densities_sum_to_one_on_every_kind_of_range() {
-        let text = |text: &str| crate::space::Value::Text(text.to_owned());
+        let text = |text: &str| ferrotune_space::Value::Text(text.to_owned());
         let ranges = [
             Distribution::Float { low: -1.0, high: 1.0, step: None, scale: Scale::Linear },
             Distribution::Float { low: 1e-3, high: 1.0, step: None, scale: Scale::Log },

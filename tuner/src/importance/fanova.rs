@@ -7,8 +7,9 @@
 mod forest;
 
 use super::{Importance, losses};
-use crate::record::TrialRecord;
-use crate::space::{Distribution, Space};
+use crate::inferred::Space;
+use ferrotune_space::Distribution;
+use ferrotune_space::record::TrialRecord;
 use forest::{Leaf, Sample, Side, forest};
 
 /// Pairs of so many of the most important parameters are looked at.
@@ -104,8 +105,8 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Ending, Parameter};
-    use crate::space::{Scale, Value};
+    use ferrotune_space::record::Ending;
+    use ferrotune_space::{Parameter, Scale, Value};
 
     const NAMES: [&str; 3] = ["a", "b", "c"];
 

@@ -2,8 +2,8 @@
 //! only one process can make. Optuna's default is a symbolic link, its `JournalFileOpenLock` a file of the same name;
 //! each of them excludes the other. It is held for one append, and is no study's lock: see `lock`.
 
-use crate::seed;
 use crate::study_folder::{APPEND_LOCK as FILE, JOURNAL};
+use ferrotune_space::seed;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, openat, readlinkat, renameat, statat, symlinkat, unlinkat};
 use rustix::io::Errno;
 use std::ffi::OsStr;

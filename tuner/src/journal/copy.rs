@@ -2,7 +2,7 @@
 
 use super::replay::Replay;
 use super::{Journal, JournalError};
-use crate::spec::StudySpec;
+use ferrotune_space::spec::StudySpec;
 use std::path::Path;
 
 impl Journal {

@@ -4,9 +4,8 @@
 use super::fact::{Fact, NewTrial, TrialFact};
 use super::format::{self, TrialState, direction_code};
 use super::line;
-use crate::record::Parameter;
-use crate::space::{Distribution, Value as Setting};
 use chrono::{DateTime, SecondsFormat, Utc};
+use ferrotune_space::{Distribution, Parameter, Value as Setting};
 use serde::Serialize;
 use serde_json::{Value, json};
 

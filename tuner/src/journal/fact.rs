@@ -4,10 +4,11 @@
 use super::VERSION;
 use super::format::TrialState;
 use super::state::{StudyState, Times};
-use crate::given::Values;
-use crate::record::{DeviceUse, Ending, MemoryCheck, Parameter, Runner, TrialRecord};
-use crate::space::Value;
-use crate::spec::{Direction, StudySpec};
+use ferrotune_space::given::Values;
+use ferrotune_space::objective::Direction;
+use ferrotune_space::record::{DeviceUse, Ending, MemoryCheck, Runner, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Parameter, Value};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;

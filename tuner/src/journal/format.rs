@@ -1,7 +1,7 @@
 //! Numbers and names in a journal: Optuna's op codes and states, and the attributes in which our own facts stand. Used by
 //! `encode` and `decode` alone.
 
-use crate::spec::Direction;
+use ferrotune_space::objective::Direction;
 
 pub(super) const CREATE_STUDY: u64 = 0;
 pub(super) const STUDY_USER_ATTRIBUTE: u64 = 2;

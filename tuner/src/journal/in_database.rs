@@ -8,7 +8,7 @@ use super::format;
 use super::known::Known;
 use super::state::Times;
 use super::{JournalError, Study};
-use crate::record::Runner;
+use ferrotune_space::record::Runner;
 use std::borrow::Cow;
 use std::path::Path;
 

@@ -5,7 +5,7 @@ use super::known::Known;
 use super::replay::Replay;
 use super::shared_file::{SharedFile, Survives};
 use super::{JournalError, encode, line};
-use crate::seed;
+use ferrotune_space::seed;
 use std::path::Path;
 
 /// The journal's file, and what is to be written to it.

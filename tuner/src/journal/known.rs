@@ -2,7 +2,7 @@
 
 use super::fact::Fact;
 use super::replay::Replay;
-use crate::record::Runner;
+use ferrotune_space::record::Runner;
 
 /// What a search knows of its study.
 #[derive(Debug, Default)]

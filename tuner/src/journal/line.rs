@@ -1,7 +1,7 @@
 //! One line of the journal: its JSON object and the checksum over it. Knows nothing of what the object says.
 
-use crate::record::Runner;
-use crate::space::Distribution;
+use ferrotune_space::Distribution;
+use ferrotune_space::record::Runner;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;

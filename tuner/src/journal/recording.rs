@@ -5,11 +5,12 @@ use super::fact::{Checkpoint, Fact, Inheritance, NewTrial, TrialFact};
 use super::format::{OURS, TrialState};
 use super::state::Times;
 use super::{Journal, JournalError, Store};
-use crate::given::Values;
-use crate::record::{DeviceUse, Ending, MemoryCheck, Parameter, TrialRecord};
-use crate::space::Value;
-use crate::spec::{Constraint, StudySpec};
 use chrono::{DateTime, SubsecRound as _, Utc};
+use ferrotune_space::given::Values;
+use ferrotune_space::objective::Constraint;
+use ferrotune_space::record::{DeviceUse, Ending, MemoryCheck, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Parameter, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 

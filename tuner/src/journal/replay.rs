@@ -6,7 +6,7 @@ use super::fact::Refusal;
 use super::format;
 use super::line::{self, Line};
 use super::state::StudyState;
-use crate::record::Runner;
+use ferrotune_space::record::Runner;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;

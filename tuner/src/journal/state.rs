@@ -1,10 +1,11 @@
 //! A study as the lines of its journal up to some point describe it. Changed by facts alone: see `fact`.
 
 use super::format::TrialState;
-use crate::record::{Ending, Runner, TrialRecord};
-use crate::space::Value;
-use crate::spec::{Direction, Objective, StudySpec};
 use chrono::{DateTime, Utc};
+use ferrotune_space::Value;
+use ferrotune_space::objective::{Direction, Objective};
+use ferrotune_space::record::{Ending, Runner, TrialRecord};
+use ferrotune_space::spec::StudySpec;
 use std::collections::BTreeMap;
 use std::iter::repeat;
 

@@ -2,9 +2,9 @@
 
 use super::state::StudyState;
 use super::*;
-use crate::record::{Ending, MemoryCheck, Parameter};
-use crate::space::{Distribution, Scale, Value};
-use crate::spec::{Constraint, Direction, Objective};
+use ferrotune_space::objective::{Constraint, Direction, Objective};
+use ferrotune_space::record::{Ending, MemoryCheck};
+use ferrotune_space::{Distribution, Parameter, Scale, Value};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use serde_json::json;

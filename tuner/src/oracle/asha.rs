@@ -7,9 +7,9 @@ use super::sampler::{Sampler, Suggestions};
 use super::settings::{Settings, loss};
 use super::text::{SettingError, SettingsText};
 use super::{Next, Oracle, is_idle, random, wind_up};
-use crate::record::{Ending, TrialRecord};
-use crate::space::{Distribution, Value};
-use crate::spec::Objective;
+use ferrotune_space::objective::Objective;
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::{Distribution, Value};
 
 /// Asynchronous successive halving, from rungs of one epoch on; in several brackets if that is set, each of which begins one
 /// rung later than the one before it.

@@ -47,6 +47,6 @@ impl Sampler for Auto {
 /// Whether all trials ask for all parameters, all of these are numbers, and there is one objective.
 fn is_numeric(history: &History) -> bool {
     let is_plain =
-        |dimension: &crate::space::Dimension| dimension.condition.is_none() && dimension.distribution.has_order();
+        |dimension: &crate::inferred::Dimension| dimension.condition.is_none() && dimension.distribution.has_order();
     history.settings.objectives.len() == 1 && history.space.dimensions.iter().all(is_plain)
 }

@@ -8,8 +8,8 @@ use super::sampler::Sampler;
 use super::settings::Settings;
 use super::text::{SettingError, SettingsText};
 use super::{Next, Oracle};
-use crate::record::{Ending, TrialRecord};
-use crate::space::{Distribution, Value};
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::{Distribution, Value};
 use std::collections::BTreeMap;
 
 /// One trial in this many is drawn at random, without the model.
@@ -74,8 +74,9 @@ impl Bohb {
     /// The record with one report in place of those before `stop`: the best of each objective, the last of each
     /// constraint.
     fn condensed(&self, trial: &TrialRecord, stop: u64) -> TrialRecord {
-        let best =
-            |objective: &crate::spec::Objective| (objective.metric.clone(), trial.summary_before(objective, stop));
+        let best = |objective: &ferrotune_space::objective::Objective| {
+            (objective.metric.clone(), trial.summary_before(objective, stop))
+        };
         let last = |metric: &String| {
             let mut reports = trial.metrics.range(..stop).rev();
             (metric.clone(), reports.find_map(|(_, metrics)| *metrics.get(metric)?))

@@ -5,7 +5,7 @@
 //! children are the values of the next parameter. Records do not store the order of parameters. The next parameter is
 //! one that all trials of the node ask for; every such order finds the same combinations.
 
-use crate::space::{Distribution, Value};
+use ferrotune_space::{Distribution, Value};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -228,7 +228,7 @@ fn key(unit: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::space::Scale;
+    use ferrotune_space::Scale;
 
     fn int(high: i64) -> Distribution {
         Distribution::Int { low: 1, high, step: 1, scale: Scale::Linear }

@@ -1,8 +1,8 @@
 //! Learning curves in the form that a model needs: the losses at a few stages of a whole training.
 
 use super::settings::loss;
-use crate::record::{Ending, TrialRecord};
-use crate::spec::Objective;
+use ferrotune_space::objective::Objective;
+use ferrotune_space::record::{Ending, TrialRecord};
 
 /// A stage is this fraction of the next one, and the last stage of the whole training.
 const FACTOR: u64 = 3;
@@ -39,7 +39,7 @@ pub(super) fn coordinate(share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::Direction;
+    use ferrotune_space::objective::Direction;
     use std::collections::BTreeMap;
 
     #[test]

@@ -6,7 +6,7 @@ use super::gp::Gp;
 use super::history::{History, Proposed};
 use super::settings::Settings;
 use crate::pruner::WHOLE;
-use crate::record::TrialRecord;
+use ferrotune_space::record::TrialRecord;
 
 /// A Gaussian process over parameters and epochs, which forecasts the losses of whole trainings.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use super::qmc;
 use super::random::generator;
 use super::sampler::Sampler;
 use super::text::{SettingError, SettingsText};
-use crate::space::Space;
+use crate::inferred::Space;
 use acquisition::{Promise, Quest};
 use evidence::{Evidence, Observed, is_same};
 use kernel::Shape;

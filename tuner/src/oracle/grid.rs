@@ -4,8 +4,8 @@
 use super::history::History;
 use super::sampler::Sampler;
 use super::text::{SettingError, SettingsText};
-use crate::given::{fit, parse_value};
-use crate::space::{Distribution, Scale, Value};
+use ferrotune_space::given::{fit, parse_value};
+use ferrotune_space::{Distribution, Scale, Value};
 use std::collections::BTreeMap;
 
 /// Number of grid values of a continuous or logarithmic range, with both ends.

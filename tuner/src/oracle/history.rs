@@ -3,9 +3,10 @@
 
 use super::curve;
 use super::settings::Settings;
-use crate::given::Given;
-use crate::record::{Ending, TrialRecord};
-use crate::space::{Space, Value, has_asked_all};
+use crate::inferred::{Space, has_asked_all};
+use ferrotune_space::Value;
+use ferrotune_space::given::Given;
+use ferrotune_space::record::{Ending, TrialRecord};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

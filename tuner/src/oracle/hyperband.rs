@@ -5,9 +5,9 @@ use super::sampler::{Sampler, Suggestions};
 use super::settings::{Settings, loss};
 use super::text::{SettingError, SettingsText};
 use super::{Next, Oracle, idle, is_idle, nothing_beside, wind_up};
-use crate::record::{Ending, TrialRecord};
-use crate::space::{Distribution, Value};
-use crate::spec::Objective;
+use ferrotune_space::objective::Objective;
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::{Distribution, Value};
 
 /// The rungs of a search by successive halving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

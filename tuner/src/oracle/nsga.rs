@@ -12,7 +12,7 @@ use super::sampler::Sampler;
 use super::survival::{self, Fitness, Standing, standings};
 use super::text::{SettingError, SettingsText};
 use super::{references, variation};
-use crate::space::Distribution;
+use ferrotune_space::Distribution;
 use rand::{Rng, RngExt};
 
 /// Smallest and largest number of survivors; in between it is a share of the search.

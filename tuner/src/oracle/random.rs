@@ -2,7 +2,8 @@
 
 use super::history::History;
 use super::sampler::Sampler;
-use crate::space::{Distribution, Value};
+use crate::sampling::sample;
+use ferrotune_space::{Distribution, Value};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
@@ -22,7 +23,7 @@ impl Sampler for Random {
 
 /// Draws a parameter's value. The draw does not depend on the trial's other parameters or on their order.
 pub(super) fn draw(seed: u64, trial: u64, name: &str, distribution: &Distribution) -> Value {
-    distribution.sample(&mut generator(seed, trial, name))
+    sample(distribution, &mut generator(seed, trial, name))
 }
 
 /// A generator for a sampler's draws for one trial; `purpose` separates the draws of different parts.

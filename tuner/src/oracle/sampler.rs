@@ -5,8 +5,9 @@ use super::combinations::{Combinations, Member, Preference};
 use super::history::{History, Proposed};
 use super::random;
 use super::settings::Settings;
-use crate::record::{Ending, TrialRecord};
-use crate::space::{Dimension, Distribution, Value, has_asked_all, is_training};
+use crate::inferred::{Dimension, has_asked_all, is_training};
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::{Distribution, Value};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Debug;
 
@@ -283,8 +284,9 @@ impl Suggestions {
 mod tests {
     use super::*;
     use crate::oracle::OracleError;
-    use crate::record::Runner;
-    use crate::spec::{Direction, Objective, StudySpec};
+    use ferrotune_space::objective::{Direction, Objective};
+    use ferrotune_space::record::Runner;
+    use ferrotune_space::spec::StudySpec;
 
     #[derive(Debug)]
     struct Attentive;

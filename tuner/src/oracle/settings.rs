@@ -2,11 +2,11 @@
 
 use super::history::Outcome;
 use super::{OracleError, Source};
-use crate::given::Given;
-use crate::record::{Ending, TrialRecord};
-use crate::seed;
-use crate::space::Value;
-use crate::spec::{Constraint, Objective, StudySpec};
+use ferrotune_space::given::Given;
+use ferrotune_space::objective::{Constraint, Objective};
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Value, seed};
 use std::sync::Arc;
 
 /// The settings of a search that its oracle uses.

@@ -1,9 +1,10 @@
 //! The trials of another study that samplers learn from, and which of them fit the trials of the search. Chooses nothing.
 
-use crate::given::Given;
-use crate::record::TrialRecord;
-use crate::space::{Distribution, Space, has_asked_all};
-use crate::spec::StudySpec;
+use crate::inferred::{Space, has_asked_all};
+use ferrotune_space::Distribution;
+use ferrotune_space::given::Given;
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::spec::StudySpec;
 use std::collections::BTreeMap;
 
 /// The trials of another study.

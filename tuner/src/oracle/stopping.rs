@@ -6,10 +6,10 @@ use super::history::{History, Outcome, Proposed};
 use super::settings::Settings;
 use super::{EarlyEnd, Next, Oracle, OracleError, idle, wind_up};
 use crate::pruner::Pruner;
-use crate::record::TrialRecord;
-use crate::space::{Distribution, Value};
-use crate::spec::StudySpec;
 use crate::terminator::{FEWEST_TRIALS, Terminator, USUAL_SHARE, threshold};
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Distribution, Value};
 
 /// The terminator judges the search each time this many more trials have finished.
 const INTERVAL: usize = 5;

@@ -12,7 +12,7 @@ use super::random::generator;
 use super::sampler::Sampler;
 use super::survival::{Fitness, survivors};
 use super::text::{SettingError, SettingsText};
-use crate::space::Dimension;
+use crate::inferred::Dimension;
 use parzen::Parzen;
 use std::ops::Bound;
 

@@ -1,7 +1,7 @@
 //! Crossover and mutation of one parameter in the unit interval. Chooses no parents.
 
 use super::history::{History, Row};
-use crate::space::Distribution;
+use ferrotune_space::Distribution;
 use rand::{Rng, RngExt};
 
 /// How near children stay to their parents: large is near (Deb et al. 2002 use 20).

@@ -3,8 +3,8 @@
 use super::sampler::{Sampler, Suggestions};
 use super::settings::Settings;
 use super::{Next, Oracle, wind_up};
-use crate::record::TrialRecord;
-use crate::space::{Distribution, Value};
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::{Distribution, Value};
 
 /// One whole trial after the other, until there are enough or the sampler has nothing left.
 #[derive(Debug)]

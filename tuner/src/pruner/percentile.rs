@@ -1,8 +1,8 @@
 //! The median rule and its generalisation to any percentile. Uses one step of the finished trials.
 
 use super::Values;
-use crate::record::{State, TrialRecord};
-use crate::spec::Objective;
+use ferrotune_space::objective::Objective;
+use ferrotune_space::record::{State, TrialRecord};
 
 /// Golovin et al. (2017), Google Vizier, section 3.2.2: a trial's best value so far against the others' at its step.
 pub(super) fn prunes(

@@ -2,8 +2,8 @@
 
 use super::{Values, WHOLE};
 use crate::normal;
-use crate::record::{State, TrialRecord, study_best};
-use crate::spec::Objective;
+use ferrotune_space::objective::Objective;
+use ferrotune_space::record::{State, TrialRecord, study_best};
 
 /// The test is exact up to this many differences.
 const EXACT: usize = 50;

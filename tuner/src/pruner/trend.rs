@@ -1,7 +1,7 @@
 //! Whether a trial still improves. Uses no other trial.
 
 use super::Values;
-use crate::spec::Direction;
+use ferrotune_space::objective::Direction;
 
 /// Whether the best of the last `steps + 1` reports is worse by more than `delta` than the best before them.
 pub(super) fn has_stalled(steps: u64, delta: f64, values: &Values, direction: Direction) -> bool {

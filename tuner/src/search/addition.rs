@@ -2,7 +2,8 @@
 
 use super::{Search, SearchError};
 use crate::journal::{End, Usage};
-use crate::record::{Ending, Parameter};
+use ferrotune_space::Parameter;
+use ferrotune_space::record::Ending;
 use std::collections::BTreeMap;
 
 impl Search {

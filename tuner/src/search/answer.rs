@@ -5,9 +5,9 @@ use super::seeds::execution_seed;
 use super::{Search, SearchError};
 use crate::journal::{End, JournalError, Usage};
 use crate::oracle::EarlyEnd;
-use crate::record::{Ending, mean};
 use crate::study_folder;
-use crate::wire::{Assignment, Reply, Request, Verdict};
+use ferrotune_space::record::{Ending, mean};
+use ferrotune_space::wire::{Assignment, Reply, Request, Verdict};
 use std::collections::BTreeMap;
 
 /// A trial that runs.

@@ -3,8 +3,8 @@
 use crate::folder::FolderError;
 use crate::journal::JournalError;
 use crate::oracle::OracleError;
-use crate::record::Ending;
 use crate::study_folder::FileError;
+use ferrotune_space::record::Ending;
 
 /// Why a search cannot begin or go on.
 #[derive(Debug, thiserror::Error)]

@@ -1,11 +1,12 @@
 //! What a study holds, as the progress of a search: from its records alone, whether a search runs or not.
 
 use crate::analysis::ranking;
-use crate::event::{Front, Progress};
+use crate::inferred::has_asked_all;
 use crate::oracle;
-use crate::record::{State, TrialRecord};
-use crate::space::has_asked_all;
-use crate::spec::{Objective, StudySpec};
+use ferrotune_space::event::{Front, Progress};
+use ferrotune_space::objective::Objective;
+use ferrotune_space::record::{State, TrialRecord};
+use ferrotune_space::spec::StudySpec;
 use std::collections::BTreeSet;
 
 /// Where a study stands while no search of it runs. It does not say how long its last search took.

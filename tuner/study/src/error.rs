@@ -1,7 +1,7 @@
 //! Why a study cannot be built or run. A failed trial is not an error: its record has an ending.
 
+use ferrotune_space::event::Finish;
 use ferrotune_trial::TrialError;
-use ferrotune_tuner::event::Finish;
 use ferrotune_tuner::in_process::SearchError;
 use ferrotune_tuner::journal::JournalError;
 use ferrotune_tuner::oracle::OracleError;

@@ -2,12 +2,13 @@
 
 use crate::simulation::{Ask, Search, Simulation, conditional};
 use crate::spec;
+use ferrotune_space::objective::{Constraint, Direction, Objective};
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Distribution, Parameter, Scale, Value};
 use ferrotune_tuner::analysis::hypervolume::hypervolume;
 use ferrotune_tuner::analysis::pareto;
 use ferrotune_tuner::oracle::{Next, create};
-use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::spec::{Constraint, Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
 
 fn of(oracle: &str, max_trials: u64, seed: u64) -> StudySpec {

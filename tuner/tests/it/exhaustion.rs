@@ -2,11 +2,11 @@
 
 use crate::simulation::{Ask, Simulation, answer};
 use crate::spec;
-use ferrotune_tuner::given::Given;
+use ferrotune_space::given::Given;
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Distribution, Scale, Value};
 use ferrotune_tuner::oracle::{Next, Oracle, create, names};
-use ferrotune_tuner::record::{Ending, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::spec::StudySpec;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,10 +2,10 @@
 
 use crate::simulation::{Ask, Search, Simulation};
 use crate::spec;
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Distribution, Parameter, Scale, Value};
 use ferrotune_tuner::oracle::{Next, create};
-use ferrotune_tuner::record::{Parameter, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::spec::StudySpec;
 
 fn of(oracle: &str, max_trials: u64, seed: u64) -> StudySpec {
     StudySpec { max_trials, seed: Some(seed), ..spec(oracle) }

@@ -1,10 +1,11 @@
 //! Learning curves as evidence: the pruner `forecast`, and what `auto` makes of trials that were pruned.
 
 use crate::spec;
+use ferrotune_space::objective::{Direction, Objective, Summary};
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Distribution, Parameter, Scale, Value};
 use ferrotune_tuner::oracle::{EarlyEnd, Next, Oracle, create};
-use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::spec::{Direction, Objective, StudySpec, Summary};
 use std::collections::BTreeMap;
 
 /// Epochs of a whole training.

@@ -2,11 +2,11 @@
 
 use crate::simulation::{Ask, Search, Simulation};
 use crate::spec;
-use ferrotune_tuner::given::{Given, Values};
+use ferrotune_space::given::{Given, Values};
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Distribution, Scale, Value};
 use ferrotune_tuner::oracle::names;
-use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::spec::StudySpec;
 
 const TUNED: [&str; 4] = ["a", "c", "e", "g"];
 const FIXED: [&str; 4] = ["b", "d", "f", "z"];

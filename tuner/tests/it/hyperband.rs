@@ -1,9 +1,10 @@
 //! Hyperband over simulated trainings: brackets, promotion, failures and the search's limit.
 
 use crate::spec;
+use ferrotune_space::objective::{Direction, Objective};
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::spec::StudySpec;
 use ferrotune_tuner::oracle::{Next, create};
-use ferrotune_tuner::record::{Ending, TrialRecord};
-use ferrotune_tuner::spec::{Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
 
 /// What a simulated objective does with a trial that may train from one epoch to another.

@@ -2,10 +2,11 @@
 
 use crate::spec;
 use expect_test::expect;
+use ferrotune_space::objective::{Direction, Objective};
+use ferrotune_space::record::{DeviceUse, Ending, MemoryCheck, Runner, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Distribution, Parameter, Scale, Value};
 use ferrotune_tuner::journal::{End, Journal, JournalError, Times, Usage};
-use ferrotune_tuner::record::{DeviceUse, Ending, MemoryCheck, Parameter, Runner, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::spec::{Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
 use std::path::Path;
 

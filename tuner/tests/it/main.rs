@@ -1,4 +1,4 @@
-//! Contracts of the search space, the oracles and the journal. Starts no worker.
+//! Contracts of the oracles and the journal. Starts no worker.
 
 mod evolution;
 mod exhaustion;
@@ -15,15 +15,15 @@ mod objectives;
 mod oracle;
 mod other_writers;
 mod pruner;
-mod record;
+mod sampling;
 mod schedules;
 mod settings;
 mod side_by_side;
 mod simulation;
-mod space;
 mod warm_start;
 
-use ferrotune_tuner::spec::{Direction, Objective, StudySpec};
+use ferrotune_space::objective::{Direction, Objective};
+use ferrotune_space::spec::StudySpec;
 
 /// A search that maximises `accuracy` in ten trials with seed 7.
 fn spec(oracle: &str) -> StudySpec {

@@ -2,9 +2,9 @@
 
 use crate::simulation::Search;
 use crate::spec;
-use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::spec::StudySpec;
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Distribution, Parameter, Scale, Value};
 use std::collections::BTreeSet;
 
 /// A number from -1 to 1 that depends on the trial and looks random.

@@ -3,11 +3,12 @@
 use crate::journal::{open, refusal, write};
 use crate::spec;
 use expect_test::expect;
+use ferrotune_space::objective::{Constraint, Direction, Objective, Summary};
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::wire::Request;
 use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::oracle::create;
-use ferrotune_tuner::record::{Ending, TrialRecord};
-use ferrotune_tuner::spec::{Constraint, Direction, Objective, StudySpec, Summary};
-use ferrotune_tuner::wire::Request;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -3,10 +3,10 @@
 use crate::simulation::{Search, Simulation, conditional, space};
 use crate::spec;
 use expect_test::expect;
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Distribution, Scale, Value};
 use ferrotune_tuner::oracle::{Next, create, names};
-use ferrotune_tuner::record::{Ending, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::spec::StudySpec;
 use std::time::Instant;
 
 fn of(name: &str, max_trials: u64) -> StudySpec {

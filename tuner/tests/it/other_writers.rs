@@ -3,13 +3,13 @@
 
 use crate::journal::{end, metrics, open};
 use crate::spec;
-use ferrotune_tuner::event::Finish;
+use ferrotune_space::event::Finish;
+use ferrotune_space::record::{Ending, Runner, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::wire::{Reply, Request};
+use ferrotune_space::{Distribution, Scale, Value};
 use ferrotune_tuner::in_process::{Begun, InProcessSearch, Writing};
 use ferrotune_tuner::journal::Journal;
-use ferrotune_tuner::record::{Ending, Runner, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::spec::StudySpec;
-use ferrotune_tuner::wire::{Reply, Request};
 use serde_json::json;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};

@@ -4,11 +4,12 @@ use crate::hyperband::{search, steady};
 use crate::simulation::{Ask, Search, space};
 use crate::spec;
 use expect_test::expect;
+use ferrotune_space::objective::{Direction, Objective};
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Distribution, Scale, Value};
 use ferrotune_tuner::oracle::{EarlyEnd, Next, create};
 use ferrotune_tuner::pruner::Pruner;
-use ferrotune_tuner::record::{Ending, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::spec::{Direction, Objective, StudySpec};
 use std::collections::BTreeMap;
 
 /// The step at which each of 40 trials is ended, or -1, as Optuna decides. Golden numbers: `tests/golden/pruners.py`.

@@ -2,10 +2,10 @@
 
 use crate::hyperband::{epochs_trained, merit, report, search, steady};
 use crate::spec;
+use ferrotune_space::record::{Ending, Runner, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Distribution, Parameter, Scale, Value};
 use ferrotune_tuner::oracle::{Next, create};
-use ferrotune_tuner::record::{Ending, Parameter, Runner, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::spec::StudySpec;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn of(oracle: &str, max_trials: u64) -> StudySpec {

@@ -5,10 +5,10 @@ use crate::schedules::continued_by;
 use crate::simulation::{Ask, Search, conditional, space};
 use crate::spec;
 use expect_test::expect;
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Distribution, Scale, Value};
 use ferrotune_tuner::oracle::{Next, create, names};
-use ferrotune_tuner::record::{Ending, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::spec::StudySpec;
 use std::collections::{BTreeMap, BTreeSet};
 
 fn of(oracle: &str, max_trials: u64) -> StudySpec {
@@ -205,7 +205,7 @@ fn copies_change_whole_numbers_and_choices_only_if_they_are_told_to() {
         for (name, distribution, value) in
             [("depth", &depth, Value::Int(2)), ("size", &sizes, text("m")), ("kind", &kinds, text("a"))]
         {
-            let parameter = ferrotune_tuner::record::Parameter { distribution: distribution.clone(), value };
+            let parameter = ferrotune_space::Parameter { distribution: distribution.clone(), value };
             record.parameters.insert(name.to_owned(), parameter);
         }
         record.epochs = Some(10);

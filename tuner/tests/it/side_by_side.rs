@@ -2,10 +2,10 @@
 
 use crate::hyperband::{merit, report};
 use crate::spec;
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Distribution, Parameter, Scale};
 use ferrotune_tuner::oracle::{Next, create, names};
-use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Scale};
-use ferrotune_tuner::spec::StudySpec;
 
 /// Epochs of a whole training.
 const TOTAL: u64 = 9;

@@ -1,9 +1,9 @@
 //! Searches without workers: objectives that are plain functions, and records made by hand.
 
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Distribution, Parameter, Scale, Value};
 use ferrotune_tuner::oracle::{Next, Oracle, create};
-use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::spec::StudySpec;
 
 /// How an objective asks for a parameter.
 pub(crate) type Ask<'a> = dyn FnMut(&'static str, Distribution) -> Value + 'a;

@@ -2,11 +2,11 @@
 
 use crate::simulation::{Ask, Search, Simulation};
 use crate::spec;
-use ferrotune_tuner::given::{Given, Values};
-use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::spec::StudySpec;
-use ferrotune_tuner::warm_start::{SourceTrial, WarmStart};
+use ferrotune_space::given::{Given, Values};
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::warm_start::{SourceTrial, WarmStart};
+use ferrotune_space::{Distribution, Scale, Value};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 

@@ -5,9 +5,9 @@ use crate::engine::files::expanded;
 use crate::engine::link::TuneRequest;
 use anyhow::{Context, Result};
 use ferrotune_magics::Resume;
+use ferrotune_space::spec::{StudySpec, Supervision};
+use ferrotune_space::warm_start::is_path;
 use ferrotune_tuner::journal::StorageUrl;
-use ferrotune_tuner::spec::{StudySpec, Supervision};
-use ferrotune_tuner::warm_start::is_path;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result};
 use ferrotune_results::{best::Weights, number};
-use ferrotune_tuner::checkpoint::{checkpoint_generation, step_of};
+use ferrotune_space::checkpoint::{checkpoint_generation, step_of};
+use ferrotune_space::objective::Summary;
+use ferrotune_space::record::TrialRecord;
 use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::spec::Summary;
 use ferrotune_tuner::study_folder;
 use ferrotune_tuner::supervisor::refuse_links_of_trial;
 use std::fs;

@@ -1,7 +1,7 @@
 //! Problems of choices, whole numbers and conditions. tests/bench_hpo.py has the same ones for Optuna.
 
 use super::{Ask, choice, float, int, log_float};
-use ferrotune_tuner::space::{Distribution, Scale, Value};
+use ferrotune_space::{Distribution, Scale, Value};
 
 /// A number of the unit interval that depends on four others and looks random.
 pub(super) fn table(salt: u64, position: usize, a: i64, b: i64) -> f64 {

@@ -1,7 +1,7 @@
 //! Problems with two losses. Each has the point that bounds the dominated area. tests/bench_hpo.py has the same ones.
 
 use super::{Ask, choice, float, int, vector};
-use ferrotune_tuner::space::Scale;
+use ferrotune_space::Scale;
 
 /// A problem: its name, both losses for the values that it asks for, and the reference point of its hypervolume.
 pub(crate) type Front = (&'static str, fn(&mut Ask<'_>) -> [f64; 2], [f64; 2]);

@@ -3,7 +3,7 @@
 
 use super::discrete::{choices, table};
 use super::{Ask, choice, float, int, log_float};
-use ferrotune_tuner::space::Scale;
+use ferrotune_space::Scale;
 
 /// Choices in a ring: a part of each with its neighbour, and one of each with both neighbours.
 pub(super) fn ring5(ask: &mut Ask<'_>) -> f64 {

@@ -3,7 +3,7 @@
 
 use super::discrete::{choices, table};
 use super::{Ask, choice, float, int, log_float, vector};
-use ferrotune_tuner::space::Scale;
+use ferrotune_space::Scale;
 use std::f64::consts::PI;
 
 /// A narrow, turned bowl with small waves.

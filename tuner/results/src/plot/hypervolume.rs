@@ -16,7 +16,7 @@ pub(super) fn chart(study: &Study) -> Result<Chart, ResultsError> {
         return Err(ResultsError::TooLittle { study: study.spec.project.clone(), need });
     }
     let losses = |trial| {
-        let loss = |(index, objective): (usize, &ferrotune_tuner::spec::Objective)| {
+        let loss = |(index, objective): (usize, &ferrotune_space::objective::Objective)| {
             Some(objective.direction.loss(finished_value(trial, index)?))
         };
         objectives.iter().enumerate().map(loss).collect::<Option<Vec<f64>>>()

@@ -5,8 +5,8 @@ use expect_test::expect;
 use ferrotune_results::ResultsError;
 use ferrotune_results::chart::{Axis, Chart, Marks, Panel, Scale};
 use ferrotune_results::plot::{Focus, Plot};
+use ferrotune_space::record::State;
 use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::State;
 use std::collections::BTreeMap;
 
 fn text(study: &Study, plot: &str) -> Result<String, ResultsError> {

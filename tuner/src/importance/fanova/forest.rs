@@ -3,7 +3,7 @@
 //!
 //! Breiman (2001), Random Forests, Machine Learning 45.
 
-use crate::space::Distribution;
+use ferrotune_space::Distribution;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -216,7 +216,7 @@ fn best_cut(groups: &[(f64, f64)], may_cut: impl Fn(usize) -> bool) -> Option<(u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::space::{Scale, Value};
+    use ferrotune_space::{Scale, Value};
 
     #[test]
     fn leaves_of_a_tree_fill_the_cube() {

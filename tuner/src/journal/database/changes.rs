@@ -7,10 +7,10 @@ use super::super::format::{self, TrialState};
 use super::super::state::{StudyState, Times};
 use super::connection::{Connection, Value};
 use super::error::DatabaseError;
-use crate::record::{Parameter, TrialRecord};
-use crate::space::Distribution;
-use crate::spec::Direction;
 use chrono::{DateTime, Local, NaiveDateTime, Utc};
+use ferrotune_space::objective::Direction;
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::{Distribution, Parameter};
 use serde_json::json;
 use std::collections::BTreeMap;
 

@@ -13,7 +13,7 @@ use super::statements::{own, standing, standing_unless_held, unless_held};
 use super::waiting::Look;
 use super::{Database, JournalError};
 use crate::journal::format;
-use crate::record::Ending;
+use ferrotune_space::record::Ending;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -4,8 +4,8 @@
 use super::url::StorageUrl;
 use crate::journal::JournalError;
 use crate::journal::lock::host;
-use crate::seed;
 use crate::study_folder::STORAGE;
+use ferrotune_space::seed;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write as _};

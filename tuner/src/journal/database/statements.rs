@@ -8,7 +8,7 @@ use super::heartbeat;
 use super::owner::Owner;
 use crate::journal::fact::NewTrial;
 use crate::journal::format::{self, TrialState};
-use crate::spec::Direction;
+use ferrotune_space::objective::Direction;
 use serde_json::json;
 
 /// What a study's tables hold beside its trials.

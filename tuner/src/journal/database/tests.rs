@@ -8,9 +8,9 @@ mod signs;
 
 use super::super::tests::{record_any, search_of};
 use super::super::*;
-use crate::record::{Ending, Parameter, Runner};
-use crate::space::{Distribution, Scale, Value};
-use crate::spec::Supervision;
+use ferrotune_space::record::{Ending, Runner};
+use ferrotune_space::spec::Supervision;
+use ferrotune_space::{Distribution, Parameter, Scale, Value};
 use postgres::Server;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;

@@ -8,8 +8,8 @@ use super::kernel::{Axis, embed, is_active};
 use super::minimise::minimise;
 use super::model::Process;
 use super::region::Region;
+use crate::inferred::Space;
 use crate::oracle::qmc;
-use crate::space::Space;
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
 

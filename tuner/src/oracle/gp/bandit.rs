@@ -8,8 +8,8 @@
 use super::kernel::Axis;
 use super::model::{Data, Hyper, Process, fit};
 use super::regret::{standardised, width};
+use crate::inferred::Space;
 use crate::oracle::qmc;
-use crate::space::Space;
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
 
@@ -81,7 +81,8 @@ pub(in crate::oracle) fn choose(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::space::{Dimension, Distribution, Scale};
+    use crate::inferred::Dimension;
+    use ferrotune_space::{Distribution, Scale};
     use rand::SeedableRng;
 
     fn space() -> Space {

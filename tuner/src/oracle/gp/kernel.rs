@@ -1,6 +1,7 @@
 //! Distances between points of the unit cube, and the Matérn-5/2 kernel over them. Learns nothing.
 
-use crate::space::{Dimension, Distribution, Space};
+use crate::inferred::{Dimension, Space};
+use ferrotune_space::Distribution;
 
 /// Lattices with more values are searched as continuous axes, and the result is rounded to the lattice.
 const MOST_LEVELS: usize = 50;

@@ -1,8 +1,9 @@
 //! A density over the unit cube: a mixture of one kernel for each point and a flat one. Truncated normal kernels on
 //! numbers, kernels with most weight on one value on choices. Pure mathematics.
 
+use crate::inferred::{Dimension, Space};
 use crate::normal;
-use crate::space::{Dimension, Distribution, Scale, Space};
+use ferrotune_space::{Distribution, Scale};
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
 
@@ -258,7 +259,7 @@ impl Axis {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::space::Value;
+    use ferrotune_space::Value;
     use rand::SeedableRng as _;
 
     fn space() -> Space {

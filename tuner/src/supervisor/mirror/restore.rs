@@ -3,10 +3,10 @@
 
 use super::super::SupervisorError;
 use super::{FIXED, WHOLE, copy_all, guard, names};
-use crate::checkpoint::{checkpoint_file, checkpoint_generation};
 use crate::folder;
 use crate::journal::{self, Journal, JournalError, StudyLock};
 use crate::study_folder::{JOURNAL, LIBRARIES, TRIALS, file_error};
+use ferrotune_space::checkpoint::{checkpoint_file, checkpoint_generation};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;

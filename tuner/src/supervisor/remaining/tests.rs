@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::oracle::{Next, Oracle, create};
-use crate::record::Ending;
-use crate::spec::{Direction, Objective};
+use ferrotune_space::objective::{Direction, Objective};
+use ferrotune_space::record::Ending;
 use std::collections::BTreeMap;
 
 /// Epochs of a whole training.

@@ -1,7 +1,7 @@
 //! Programs that start themselves again, as supervisors and as workers.
 
+use ferrotune_space::record::TrialRecord;
 use ferrotune_tuner::journal::Journal;
-use ferrotune_tuner::record::TrialRecord;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -95,7 +95,7 @@ fn program_that_was_killed_goes_on_where_it_was() {
     let trials = trials(&study);
     assert_eq!(trials.len(), 3);
     for trial in trials {
-        assert_eq!(trial.state(), ferrotune_tuner::record::State::Finished, "{trial:?}");
+        assert_eq!(trial.state(), ferrotune_space::record::State::Finished, "{trial:?}");
         assert_eq!(trial.metrics.len(), 20);
     }
 }

@@ -3,8 +3,8 @@
 use super::super::super::tests::search_of;
 use super::super::super::*;
 use super::{Place, TestResult, finish, read_until};
-use crate::record::{Ending, Parameter};
-use crate::space::{Distribution, Scale, Value};
+use ferrotune_space::record::Ending;
+use ferrotune_space::{Distribution, Parameter, Scale, Value};
 use std::collections::BTreeMap;
 
 /// Around the ends of 31, 32, 53, 63 and 64 bits.

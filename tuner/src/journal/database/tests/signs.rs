@@ -2,8 +2,8 @@
 
 use super::super::super::*;
 use super::{Place, TestResult, finish, postgres, read_until};
-use crate::record::Runner;
-use crate::spec::Supervision;
+use ferrotune_space::record::Runner;
+use ferrotune_space::spec::Supervision;
 use std::thread;
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,7 @@
 //! Seeds: of searches that name none, and of the parts of what has one. Unique names come from the same source.
 
 /// 53 random bits of the operating system, as many as survive any JSON reader.
-#[cfg(feature = "supervisor")]
-pub(crate) fn draw() -> u64 {
+pub fn draw() -> u64 {
     getrandom::u64().expect("Linux has had getrandom(2) since version 3.17") >> 11
 }
 

@@ -1,8 +1,8 @@
 //! The search space that the trials have shown: the parameters, and the condition under which each is asked for.
 //! Objectives never declare a space, so it is empty before the first trial.
 
-use super::{Distribution, Value};
-use crate::record::{Ending, Parameter, TrialRecord};
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::{Distribution, Parameter, Value};
 use std::collections::BTreeMap;
 
 /// A parameter with more values cannot be the parent of a condition.
@@ -114,7 +114,6 @@ impl Space {
     }
 
     /// Indices of all parameters, each after those that its condition depends on.
-    #[cfg(feature = "supervisor")]
     pub(crate) fn parents_first(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.dimensions.len()).collect();
         order.sort_by_key(|index| self.depth(*index));
@@ -122,7 +121,6 @@ impl Space {
     }
 
     /// How many conditions a parameter depends on.
-    #[cfg(feature = "supervisor")]
     fn depth(&self, dimension: usize) -> usize {
         self.dimensions[dimension].condition.as_ref().map_or(0, |condition| 1 + self.depth(condition.parent))
     }

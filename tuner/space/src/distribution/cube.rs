@@ -10,7 +10,7 @@ impl Distribution {
     /// value outside the bounds has the coordinate of the bound.
     ///
     /// ```
-    /// use ferrotune_tuner::space::{Distribution, Scale, Value};
+    /// use ferrotune_space::{Distribution, Scale, Value};
     /// let lr = Distribution::Float { low: 1e-4, high: 1.0, step: None, scale: Scale::Log };
     /// assert_eq!(lr.to_unit(&Value::Float(1e-2)), Some(0.5));
     /// let layers = Distribution::Int { low: 1, high: 4, step: 1, scale: Scale::Linear };
@@ -109,7 +109,7 @@ impl Distribution {
 }
 
 /// The interval of an integer range on a scale that is not linear; both ends get a whole cell.
-pub(super) fn whole_cells(low: i64, high: i64) -> (f64, f64) {
+pub fn whole_cells(low: i64, high: i64) -> (f64, f64) {
     (low as f64 - 0.5, high as f64 + 0.5)
 }
 

@@ -1,8 +1,8 @@
 //! What a trial's record says of it.
 
 use expect_test::{Expect, expect};
-use ferrotune_tuner::record::{Ending, State, TrialRecord, study_best};
-use ferrotune_tuner::spec::{Direction, Objective};
+use ferrotune_space::objective::{Direction, Objective};
+use ferrotune_space::record::{Ending, State, TrialRecord, study_best};
 use std::collections::BTreeMap;
 
 fn objective(direction: Direction) -> Objective {

@@ -2,17 +2,12 @@
 
 mod cube;
 mod display;
-mod inferred;
 mod optuna;
-#[cfg(feature = "supervisor")]
-mod sampling;
 mod scale;
 mod validity;
 mod value;
 
-pub use inferred::{Condition, Dimension, Space};
-#[cfg(feature = "supervisor")]
-pub(crate) use inferred::{has_asked_all, is_training};
+pub use cube::whole_cells;
 pub use scale::Scale;
 pub use validity::SpaceError;
 
@@ -74,6 +69,15 @@ pub enum Distribution {
     },
 }
 
+/// One parameter of one trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parameter {
+    /// The range that it was drawn from.
+    pub distribution: Distribution,
+    /// The value.
+    pub value: Value,
+}
+
 impl Distribution {
     /// Whether `value` is of the right type, inside the bounds and on the lattice.
     pub fn contains(&self, value: &Value) -> bool {
@@ -116,8 +120,7 @@ impl Distribution {
 
     /// Whether both ranges are equal in single precision. In studies of earlier versions the bounds of `f32` parameters
     /// have the digits that double precision adds, such as 0.10000000149011612 for 0.1.
-    #[cfg(feature = "supervisor")]
-    pub(crate) fn is_alike(&self, other: &Distribution) -> bool {
+    pub fn is_alike(&self, other: &Distribution) -> bool {
         match (self, other) {
             (
                 Distribution::Float { low, high, step, scale },
@@ -167,12 +170,12 @@ fn is_false(flag: &bool) -> bool {
 /// Index of the last point of the lattice `low, low + step, …` up to `high`.
 ///
 /// Adds a small number before rounding down, because (1.0 - 0.0) / 0.1 may be less than 10.
-fn last_index(low: f64, high: f64, step: f64) -> f64 {
+pub fn last_index(low: f64, high: f64, step: f64) -> f64 {
     ((high - low) / step + 1e-8).floor().max(0.0)
 }
 
 /// Point number `index` of the lattice, with the decimals of its bounds: 0.3 rather than 0.30000000000000004.
-fn point(low: f64, step: f64, index: f64) -> f64 {
+pub fn point(low: f64, step: f64, index: f64) -> f64 {
     let raw = low + step * index;
     let decimals = decimals(low).max(decimals(step));
     if decimals > 15 {

@@ -1,8 +1,7 @@
 //! What the user has decided about parameters beforehand, so that no oracle is asked: values for all trials, values of the
 //! trials to try first, and which parameters are tuned at all. Knows neither oracles nor the journal.
 
-use crate::record::Parameter;
-use crate::space::{Distribution, Value};
+use crate::{Distribution, Parameter, Value};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -57,8 +56,7 @@ impl Given {
     }
 
     /// The same of a trial of another study, whose range may not have the value at all.
-    #[cfg(feature = "supervisor")]
-    pub(crate) fn agrees_with_source(&self, parameters: &BTreeMap<String, Parameter>) -> bool {
+    pub fn agrees_with_source(&self, parameters: &BTreeMap<String, Parameter>) -> bool {
         self.has_fixed(parameters, false)
     }
 
@@ -125,7 +123,7 @@ fn is_same_number(first: &Value, second: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::space::Scale;
+    use crate::Scale;
     use expect_test::expect;
 
     fn units() -> Distribution {

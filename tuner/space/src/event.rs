@@ -1,7 +1,7 @@
 //! The events that a supervisor sends to the watcher of its search: one JSON object a line on its standard output.
 
+use crate::Value;
 use crate::record::TrialRecord;
-use crate::space::Value;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -17,7 +17,7 @@ pub enum Scale {
 
 impl Scale {
     /// `value` on this scale, which rises with it. Depends only on the sum of the ends of `range`.
-    pub(crate) fn warp(self, (low, high): (f64, f64), value: f64) -> f64 {
+    pub fn warp(self, (low, high): (f64, f64), value: f64) -> f64 {
         match self {
             Scale::Linear => value,
             Scale::Log => value.ln(),
@@ -26,7 +26,7 @@ impl Scale {
     }
 
     /// The reverse of [`Scale::warp`].
-    pub(crate) fn unwarp(self, (low, high): (f64, f64), warped: f64) -> f64 {
+    pub fn unwarp(self, (low, high): (f64, f64), warped: f64) -> f64 {
         match self {
             Scale::Linear => warped,
             Scale::Log => warped.exp(),
@@ -35,7 +35,7 @@ impl Scale {
     }
 
     /// The ends of a range on this scale.
-    pub(crate) fn ends(self, (low, high): (f64, f64)) -> (f64, f64) {
+    pub fn ends(self, (low, high): (f64, f64)) -> (f64, f64) {
         (self.warp((low, high), low), self.warp((low, high), high))
     }
 

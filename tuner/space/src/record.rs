@@ -6,20 +6,11 @@ mod value;
 pub use ending::{Ending, signal_name};
 pub use value::{mean, study_best};
 
+use crate::Parameter;
 use crate::given::Values;
-use crate::space::{Distribution, Value};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
-
-/// One parameter of one trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Parameter {
-    /// The range that it was drawn from.
-    pub distribution: Distribution,
-    /// The value.
-    pub value: Value,
-}
 
 /// The program that runs a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

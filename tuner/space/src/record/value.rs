@@ -1,7 +1,7 @@
 //! Values from a trial's reports and executions, how far they break constraints, and which trial is best.
 
 use super::{State, TrialRecord};
-use crate::spec::{Constraint, Direction, Objective, Summary};
+use crate::objective::{Constraint, Direction, Objective, Summary};
 use std::fmt;
 
 impl TrialRecord {
@@ -59,7 +59,7 @@ impl Constraint {
     }
 
     /// The same of a trial that is about to end with these values.
-    pub(crate) fn excess_of(&self, trial: &TrialRecord, values: &[f64], objectives: &[Objective]) -> f64 {
+    pub fn excess_of(&self, trial: &TrialRecord, values: &[f64], objectives: &[Objective]) -> f64 {
         let values = objectives.iter().zip(values);
         let returned = || values.into_iter().find(|(objective, _)| objective.metric == self.metric);
         let value = trial.last_reported(&self.metric).or_else(|| returned().map(|(_, value)| *value));

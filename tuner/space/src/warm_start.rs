@@ -2,8 +2,8 @@
 //! that it goes on in the same way when the other study has grown or is gone.
 
 use crate::given::Values;
-use crate::record::{Ending, Parameter, TrialRecord};
-use crate::space::Distribution;
+use crate::record::{Ending, TrialRecord};
+use crate::{Distribution, Parameter};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

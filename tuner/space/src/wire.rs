@@ -3,9 +3,10 @@
 //! One JSON object a line, over the worker's standard input, which is a connected Unix socket. The worker sends a
 //! [`Request`] and waits for one [`Reply`].
 
+use crate::objective::Objective;
 use crate::record::{DeviceUse, Ending, metrics_by_step};
-use crate::space::{Distribution, Value};
-use crate::spec::{ItemLines, Objective, one_or_several};
+use crate::spec::{ItemLines, one_or_several};
+use crate::{Distribution, Value};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;

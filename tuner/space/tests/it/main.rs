@@ -1,0 +1,5 @@
+//! The forms of ranges and records.
+
+mod cube;
+mod distribution;
+mod record;
