@@ -2,7 +2,6 @@
 //! without processes. Contains nothing and watches no memory: what a trial does to its process, it does to the search.
 
 use crate::journal::Journal;
-use crate::oracle;
 pub use crate::search::SearchError;
 use crate::search::{self, Outcome, RunningTrial, Search, Step};
 use crate::study_folder;
@@ -59,9 +58,9 @@ struct Running {
 }
 
 impl InProcessSearch {
-    /// Opens the study that is asked for, or begins it. Fails as [`Journal::open`] and [`oracle::create`] do.
+    /// Opens the study that is asked for, or begins it. Fails as [`Journal::open`] and [`ferrotune_oracle::create`] do.
     pub fn open(asked: &StudySpec) -> Result<InProcessSearch, SearchError> {
-        oracle::create(asked)?;
+        ferrotune_oracle::create(asked)?;
         let asked = &search::warmed(asked)?;
         // While a trial runs, nothing here could give a sign of life.
         let supervision = Supervision { heartbeat_s: 0, ..asked.supervision.clone() };

@@ -18,8 +18,8 @@ pub(crate) use outcome::{Obstacle, Outcome};
 pub(crate) use warm_start::warmed;
 
 use crate::journal::{End, Journal, Usage};
-use crate::oracle::{self, Next, Oracle};
 use failures::Failures;
+use ferrotune_oracle::{Next, Oracle};
 use ferrotune_space::event::Finish;
 use ferrotune_space::given::Values;
 use ferrotune_space::record::{Ending, Runner, TrialRecord};
@@ -68,7 +68,7 @@ impl Search {
     /// The search of an open study, whose trials are run like this.
     pub(crate) fn new(journal: Journal, folder: PathBuf, supervision: Supervision) -> Result<Search, SearchError> {
         let spec = StudySpec { supervision, ..journal.spec().clone() };
-        let oracle = oracle::create(&spec)?;
+        let oracle = ferrotune_oracle::create(&spec)?;
         let failures = Failures::after(journal.trials());
         let queue = unfinished(journal.trials());
         let earlier_trials = journal.trials().len() as u64;

@@ -37,7 +37,6 @@ pub use token::{TOKEN_VARIABLE, Token};
 pub use trust::{Origin, Trust};
 
 use crate::journal::{Journal, JournalError};
-use crate::oracle;
 use crate::process::{self, Budget, OWN_PROGRAM, ProcessError, SharedMemory, Signals, TrialCgroups};
 use crate::search::{self, Search, SearchError, Step};
 use crate::study_folder::{self, file_error};
@@ -104,7 +103,7 @@ pub fn supervise<'a>(
     listener: &'a mut dyn FnMut(&Event),
 ) -> Result<Finish, SupervisorError> {
     // Checks the settings before a study is opened, or overwritten.
-    oracle::create(&spec).map_err(SearchError::from)?;
+    ferrotune_oracle::create(&spec).map_err(SearchError::from)?;
     if spec.has_staying_worker() && spec.supervision.concurrency > 1 {
         let concurrency = spec.supervision.concurrency;
         return Err(SupervisorError::OneAtATime { device: spec.device, concurrency });

@@ -4,8 +4,8 @@ use crate::number;
 use crate::values::finished_value;
 use chrono::{DateTime, Local};
 use ferrotune_display::{Bundle, table};
+use ferrotune_oracle::analysis::ranking;
 use ferrotune_space::record::State;
-use ferrotune_tuner::analysis::ranking;
 use ferrotune_tuner::journal::Study;
 
 /// A study, with facts that are not in its journal.

@@ -1,8 +1,8 @@
 //! Objectives of a study, and the values of its trials.
 
 use crate::ResultsError;
+use ferrotune_oracle::analysis::ranking;
 use ferrotune_space::record::{State, TrialRecord};
-use ferrotune_tuner::analysis::ranking;
 use ferrotune_tuner::journal::Study;
 use std::collections::BTreeSet;
 

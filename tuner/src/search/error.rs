@@ -2,8 +2,8 @@
 
 use crate::folder::FolderError;
 use crate::journal::JournalError;
-use crate::oracle::OracleError;
 use crate::study_folder::FileError;
+use ferrotune_oracle::OracleError;
 use ferrotune_space::record::Ending;
 
 /// Why a search cannot begin or go on.

@@ -2,7 +2,7 @@
 
 use super::SearchError;
 use super::outcome::{Outcome, never_reported};
-use crate::oracle::Source;
+use ferrotune_oracle::Source;
 use ferrotune_space::record::{Ending, Runner, TrialRecord};
 use ferrotune_space::spec::StudySpec;
 

@@ -1,7 +1,7 @@
 //! What an objective's result means for its trial. Pure: decides from records, writes and kills nothing.
 
 use super::SearchError;
-use crate::oracle::EarlyEnd;
+use ferrotune_oracle::EarlyEnd;
 use ferrotune_space::objective::{Objective, Summary};
 use ferrotune_space::record::{Ending, TrialRecord};
 use ferrotune_space::spec::StudySpec;

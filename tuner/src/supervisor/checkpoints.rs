@@ -1,8 +1,8 @@
 //! Keeps the checkpoints of the best trials, and removes those that nobody will ask for.
 
 use super::{Supervisor, SupervisorError};
-use crate::analysis::ranking;
 use crate::study_folder::{self, file_error, remove_checkpoints};
+use ferrotune_oracle::analysis::ranking;
 use ferrotune_space::record::TrialRecord;
 use ferrotune_space::spec::StudySpec;
 

@@ -37,8 +37,8 @@ pub use ferrotune_space::record::{Ending, State, TrialRecord};
 pub use ferrotune_space::{Distribution, Parameter, Scale, Value};
 pub use ferrotune_trial::{Error, FixedTrial, FixedValues, ObjectiveValue, Result, Trial};
 
+use ferrotune_oracle::analysis::ranking::best;
 use ferrotune_space::spec::StudySpec;
-use ferrotune_tuner::analysis::ranking::best;
 use ferrotune_tuner::in_process::InProcessSearch;
 use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::process::run_trials;

@@ -1,26 +1,9 @@
-//! Contracts of the oracles and the journal. Starts no worker.
+//! Contracts of the journal. Starts no worker.
 
-mod evolution;
-mod exhaustion;
-mod first_trials;
-mod forecast;
-mod given;
-mod hyperband;
-mod inferred_space;
 mod journal;
 mod journal_damage;
-mod learning;
-mod noise;
 mod objectives;
-mod oracle;
 mod other_writers;
-mod pruner;
-mod sampling;
-mod schedules;
-mod settings;
-mod side_by_side;
-mod simulation;
-mod warm_start;
 
 use ferrotune_space::objective::{Direction, Objective};
 use ferrotune_space::spec::StudySpec;

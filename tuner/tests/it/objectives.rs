@@ -1,4 +1,4 @@
-//! Searches with several objectives and constraints: what is refused, what the journal keeps, and what older versions wrote.
+//! Searches with several objectives and constraints: what the journal keeps, and what older versions wrote.
 
 use crate::journal::{open, refusal, write};
 use crate::spec;
@@ -6,9 +6,7 @@ use expect_test::expect;
 use ferrotune_space::objective::{Constraint, Direction, Objective, Summary};
 use ferrotune_space::record::{Ending, TrialRecord};
 use ferrotune_space::spec::StudySpec;
-use ferrotune_space::wire::Request;
 use ferrotune_tuner::journal::Journal;
-use ferrotune_tuner::oracle::create;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,32 +30,6 @@ fn trial(number: u64, values: Vec<f64>) -> TrialRecord {
 fn lines(folder: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(folder.join("journal.log")).expect("a journal");
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
-}
-
-#[test]
-fn comparisons_by_one_objective_are_refused_before_anything_starts() {
-    let error = |spec: StudySpec| create(&spec).err().expect("refused").to_string();
-    let with = |oracle: &str| trade_off(oracle);
-    for oracle in ["hyperband", "bohb", "successive_halving", "asha", "pbt", "pb2"] {
-        assert!(error(with(oracle)).starts_with(&format!("--oracle {oracle} compares trials by one objective")));
-    }
-    expect!["--oracle asha compares trials by one objective, but --objective names accuracy:max, size:min; use nsga2, nsga3, auto, gp, tpe or random"]
-        .assert_eq(&error(with("asha")));
-    expect![
-        "--pruner median compares trials by one objective, but --objective names accuracy:max, size:min; leave it out"
-    ]
-    .assert_eq(&error(StudySpec { pruner: Some("median".to_owned()), ..with("random") }));
-    expect!["--terminator regret compares trials by one objective, but --objective names accuracy:max, size:min; leave it out"]
-        .assert_eq(&error(StudySpec { terminator: Some("regret".to_owned()), ..with("random") }));
-    let mut repeated = with("random");
-    repeated.objectives[1].metric = "accuracy".to_owned();
-    expect!["--objective names accuracy twice; keep one"].assert_eq(&error(repeated));
-    let none = StudySpec { objectives: Vec::new(), ..with("random") };
-    expect!["the search has no objective; name a metric and its direction with --objective, as in val_accuracy:max"]
-        .assert_eq(&error(none));
-    for oracle in ["auto", "gp", "tpe", "cmaes", "nsga2", "nsga3", "qmc", "grid", "random"] {
-        assert!(create(&with(oracle)).is_ok(), "{oracle}");
-    }
 }
 
 #[test]
@@ -142,24 +114,4 @@ fn study_of_the_version_before_goes_on() {
     assert_eq!((trials[0].value(), trials[0].metrics[&0]["accuracy"]), (Some(0.5), Some(0.5)));
     // What this version adds is not for the one before.
     assert!(lines(folder.path()).iter().any(|line| line["user_attr"] == json!({"ferrotune:journal": 2})));
-}
-
-#[test]
-fn workers_of_earlier_studies_are_understood() {
-    let finish = |text: &str| serde_json::from_str::<Request>(text).expect("a request");
-    assert_eq!(finish(r#"{"op":"finish","value":0.5}"#), Request::Finish { values: vec![Some(0.5)] });
-    assert_eq!(finish(r#"{"op":"finish","value":null}"#), Request::Finish { values: vec![None] });
-    assert_eq!(finish(r#"{"op":"finish","values":[null,2.0]}"#), Request::Finish { values: vec![None, Some(2.0)] });
-    let infinite = Request::Finish { values: vec![Some(f64::NEG_INFINITY), None, Some(0.1)] };
-    let text = serde_json::to_string(&infinite).expect("JSON");
-    assert_eq!((text.as_str(), finish(&text)), (r#"{"op":"finish","values":["-inf",null,0.1]}"#, infinite));
-    assert!(serde_json::from_str::<Request>(r#"{"op":"finish","values":["much"]}"#).is_err());
-    assert!(
-        serde_json::from_value::<StudySpec>({
-            let mut spec = serde_json::to_value(spec("random")).expect("JSON");
-            spec["objectives"] = json!([]);
-            spec
-        })
-        .is_err()
-    );
 }

@@ -12,11 +12,16 @@ pub(super) struct Plain {
     duty: &'static str,
 }
 
-pub(super) const PLAIN: [Plain; 2] = [
+pub(super) const PLAIN: [Plain; 3] = [
     Plain {
         package: "ferrotune-magics",
         needs: &["ferrotune-space", "ra-ap-rustc_lexer", "strsim", "thiserror"],
         duty: "magics only parse",
+    },
+    Plain {
+        package: "ferrotune-oracle",
+        needs: &["ferrotune-space", "libm", "rand", "rand_pcg", "serde", "sobol_burley", "strsim", "thiserror"],
+        duty: "oracles only compute",
     },
     Plain {
         package: "ferrotune-space",

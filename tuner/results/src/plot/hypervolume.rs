@@ -5,8 +5,8 @@ use super::{MOST_MARKS, thinned, title};
 use crate::ResultsError;
 use crate::chart::{Axis, Chart, Colour, Layer, Line, Marks, Panel, Point, Scale};
 use crate::values::{finished, finished_value, keeps_constraints};
-use ferrotune_tuner::analysis::hypervolume::hypervolume;
-use ferrotune_tuner::analysis::pareto;
+use ferrotune_oracle::analysis::hypervolume::hypervolume;
+use ferrotune_oracle::analysis::pareto;
 use ferrotune_tuner::journal::Study;
 
 pub(super) fn chart(study: &Study) -> Result<Chart, ResultsError> {

@@ -4,8 +4,8 @@ use super::{MOST_MARKS, label, metric, thinned, title};
 use crate::ResultsError;
 use crate::chart::{Axis, Chart, Colour, Layer, Marks, Panel, Point, Scale};
 use crate::values::{finished, finished_value};
+use ferrotune_oracle::analysis::ranking;
 use ferrotune_space::record::TrialRecord;
-use ferrotune_tuner::analysis::ranking;
 use ferrotune_tuner::journal::Study;
 use std::collections::BTreeSet;
 

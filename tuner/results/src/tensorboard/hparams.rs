@@ -3,9 +3,9 @@
 
 use super::message::Message;
 use crate::values::parameter_names;
+use ferrotune_oracle::inferred::Space;
 use ferrotune_space::record::{State, TrialRecord};
 use ferrotune_space::{Distribution, Value};
-use ferrotune_tuner::inferred::Space;
 use ferrotune_tuner::journal::Study;
 
 /// What a summary needs for a tensor: a float of shape `[0]`.

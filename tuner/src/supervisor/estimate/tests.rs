@@ -1,8 +1,8 @@
 //! Refusals over histories of searches: single ones by hand, and a thousand at random.
 
 use super::*;
-use crate::oracle::create;
-use crate::sampling::sample;
+use ferrotune_oracle::create;
+use ferrotune_oracle::sampling::sample;
 use ferrotune_space::Scale;
 use ferrotune_space::objective::{Direction, Objective};
 use ferrotune_space::spec::StudySpec;
