@@ -1,10 +1,10 @@
 //! The driver of a search whose trials run in the thread that asks for them: the same oracles, journal and records,
 //! without processes. Contains nothing and watches no memory: what a trial does to its process, it does to the search.
 
-use crate::journal::Journal;
 pub use crate::search::SearchError;
 use crate::search::{self, Outcome, RunningTrial, Search, Step};
-use crate::study_folder;
+use ferrotune_journal::Journal;
+use ferrotune_journal::study_folder;
 use ferrotune_space::Parameter;
 use ferrotune_space::event::Finish;
 use ferrotune_space::record::TrialRecord;

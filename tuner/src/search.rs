@@ -17,8 +17,8 @@ pub use error::SearchError;
 pub(crate) use outcome::{Obstacle, Outcome};
 pub(crate) use warm_start::warmed;
 
-use crate::journal::{End, Journal, Usage};
 use failures::Failures;
+use ferrotune_journal::{End, Journal, Usage};
 use ferrotune_oracle::{Next, Oracle};
 use ferrotune_space::event::Finish;
 use ferrotune_space::given::Values;

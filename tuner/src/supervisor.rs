@@ -24,24 +24,24 @@ mod standing;
 mod token;
 mod trust;
 
-pub use crate::study_folder::refuse_links_of_trial;
 pub use code::Code;
 pub use elsewhere::{Crew, Engine, Which};
 pub use entry::{FindEngine, main, main_of_program};
 pub use error::SupervisorError;
 pub use events::last_status;
+pub use ferrotune_journal::study_folder::refuse_links_of_trial;
 pub use files::{output_of, spec_of};
 pub use publication::{Fetched, Objects, PublicationError, fetch, store_of};
 pub use standing::standing;
 pub use token::{TOKEN_VARIABLE, Token};
 pub use trust::{Origin, Trust};
 
-use crate::journal::{Journal, JournalError};
 use crate::process::{self, Budget, OWN_PROGRAM, ProcessError, SharedMemory, Signals, TrialCgroups};
 use crate::search::{self, Search, SearchError, Step};
-use crate::study_folder::{self, file_error};
 use elsewhere::Elsewhere;
 use events::{Earlier, Watcher};
+use ferrotune_journal::study_folder::{self, file_error};
+use ferrotune_journal::{Journal, JournalError};
 use ferrotune_space::event::{Event, Finish};
 use ferrotune_space::spec::StudySpec;
 use ferrotune_space::wire::PluginCopy;

@@ -8,12 +8,12 @@ use crate::search_process::SearchProcess;
 use anyhow::{Context, Result, anyhow};
 use evcxr::CompilationError;
 use ferrotune_display::Bundle;
+use ferrotune_journal::{Journal, Study};
 use ferrotune_magics::{CheckedProgram, TpuCheck};
 use ferrotune_oracle::analysis::ranking::ranked;
 use ferrotune_space::given::{Given, Values};
 use ferrotune_space::record::TrialRecord;
 use ferrotune_space::spec::{StudySpec, Supervision};
-use ferrotune_tuner::journal::{Journal, Study};
 use ferrotune_tuner::supervisor::spec_of;
 use std::path::{Path, PathBuf};
 

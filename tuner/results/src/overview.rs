@@ -4,9 +4,9 @@ use crate::number;
 use crate::values::finished_value;
 use chrono::{DateTime, Local};
 use ferrotune_display::{Bundle, table};
+use ferrotune_journal::Study;
 use ferrotune_oracle::analysis::ranking;
 use ferrotune_space::record::State;
-use ferrotune_tuner::journal::Study;
 
 /// A study, with facts that are not in its journal.
 #[derive(Debug)]

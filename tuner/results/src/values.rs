@@ -1,9 +1,9 @@
 //! Objectives of a study, and the values of its trials.
 
 use crate::ResultsError;
+use ferrotune_journal::Study;
 use ferrotune_oracle::analysis::ranking;
 use ferrotune_space::record::{State, TrialRecord};
-use ferrotune_tuner::journal::Study;
 use std::collections::BTreeSet;
 
 /// Position of the objective with this metric, or of the first.

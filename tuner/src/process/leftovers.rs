@@ -2,7 +2,7 @@
 //! folder for the trial's temporary files.
 
 use super::ProcessError;
-use crate::folder;
+use ferrotune_journal::folder;
 use ferrotune_machine::format::bytes;
 use ferrotune_machine::memory::{available_bytes, own_resident_bytes};
 use ferrotune_machine::{memory, nvidia};

@@ -1,8 +1,8 @@
 //! What keeps a search from beginning or going on. A failed trial is not an error: it has an ending.
 
-use crate::folder::FolderError;
-use crate::journal::JournalError;
-use crate::study_folder::FileError;
+use ferrotune_journal::JournalError;
+use ferrotune_journal::folder::FolderError;
+use ferrotune_journal::study_folder::FileError;
 use ferrotune_oracle::OracleError;
 use ferrotune_space::record::Ending;
 

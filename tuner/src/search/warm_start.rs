@@ -1,8 +1,8 @@
 //! Reads the trials that a search takes from another study. Writes nothing, and runs no code of that study.
 
 use super::SearchError;
-use crate::journal::{Journal, JournalError, Study};
-use crate::study_folder;
+use ferrotune_journal::study_folder;
+use ferrotune_journal::{Journal, JournalError, Study};
 use ferrotune_oracle::analysis::ranking::ranked;
 use ferrotune_space::objective::Objective;
 use ferrotune_space::record::{State, TrialRecord};

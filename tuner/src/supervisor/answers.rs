@@ -4,8 +4,8 @@
 use super::resident::parting;
 use super::session::{Kill, Session};
 use super::{Program, Supervisor, SupervisorError, estimate};
-use crate::journal::{End, Usage};
 use crate::search::Outcome;
+use ferrotune_journal::{End, Usage};
 use ferrotune_space::event::Event;
 use ferrotune_space::record::Ending;
 use ferrotune_space::wire::{Reply, Request};

@@ -1,7 +1,7 @@
 //! Keeps the checkpoints of the best trials, and removes those that nobody will ask for.
 
 use super::{Supervisor, SupervisorError};
-use crate::study_folder::{self, file_error, remove_checkpoints};
+use ferrotune_journal::study_folder::{self, file_error, remove_checkpoints};
 use ferrotune_oracle::analysis::ranking;
 use ferrotune_space::record::TrialRecord;
 use ferrotune_space::spec::StudySpec;

@@ -7,7 +7,7 @@ use super::files::read_error;
 use super::plugin::Plugin;
 use super::trust::hexadecimal;
 use crate::process::Library;
-use crate::study_folder::{LIBRARIES, LIBRARY};
+use ferrotune_journal::study_folder::{LIBRARIES, LIBRARY};
 use ferrotune_machine::memory_file;
 use ferrotune_space::spec::StudySpec;
 use sha2::{Digest as _, Sha256};

@@ -2,9 +2,9 @@
 
 use super::session::{Ended, Kill, Session};
 use super::{Supervisor, SupervisorError};
-use crate::journal::{End, Usage};
 use crate::process::Exit;
 use crate::search::{Obstacle, Outcome};
+use ferrotune_journal::{End, Usage};
 use ferrotune_space::event::Event;
 use ferrotune_space::record::Ending;
 use std::time::Instant;

@@ -5,7 +5,7 @@ use super::Supervisor;
 use super::remaining::{self, Course};
 use super::session::Session;
 use super::standing::{self, standing};
-use crate::study_folder::STATUS;
+use ferrotune_journal::study_folder::STATUS;
 use ferrotune_machine::memory::own_resident_bytes;
 use ferrotune_space::event::{Event, Progress, Running, Status};
 use ferrotune_space::record::TrialRecord;

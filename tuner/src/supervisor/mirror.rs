@@ -9,8 +9,8 @@ mod restore;
 pub(super) use restore::restore;
 
 use super::SupervisorError;
-use crate::folder;
-use crate::study_folder::{JOURNAL, LIBRARIES, LIBRARY, SHARED, TRIALS, file_error, of_trial};
+use ferrotune_journal::folder;
+use ferrotune_journal::study_folder::{JOURNAL, LIBRARIES, LIBRARY, SHARED, TRIALS, file_error, of_trial};
 use ferrotune_space::checkpoint::checkpoint_generation;
 use ferrotune_space::seed;
 use ferrotune_space::spec::StudySpec;

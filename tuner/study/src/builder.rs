@@ -2,10 +2,10 @@
 
 use crate::processes::is_in_objective;
 use crate::{Callback, Objective, Place, Study, StudyError, Value};
+use ferrotune_journal::{JournalError, StorageUrl};
 use ferrotune_space::objective::{Constraint, Direction};
 use ferrotune_space::spec::StudySpec;
 use ferrotune_space::warm_start::is_path;
-use ferrotune_tuner::journal::{JournalError, StorageUrl};
 use ferrotune_tuner::process::Role;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

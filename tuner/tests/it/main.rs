@@ -1,8 +1,5 @@
-//! Contracts of the journal. Starts no worker.
+//! Contracts of searches in the caller's own process. Starts no worker.
 
-mod journal;
-mod journal_damage;
-mod objectives;
 mod other_writers;
 
 use ferrotune_space::objective::{Direction, Objective};

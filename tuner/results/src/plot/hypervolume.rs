@@ -5,9 +5,9 @@ use super::{MOST_MARKS, thinned, title};
 use crate::ResultsError;
 use crate::chart::{Axis, Chart, Colour, Layer, Line, Marks, Panel, Point, Scale};
 use crate::values::{finished, finished_value, keeps_constraints};
+use ferrotune_journal::Study;
 use ferrotune_oracle::analysis::hypervolume::hypervolume;
 use ferrotune_oracle::analysis::pareto;
-use ferrotune_tuner::journal::Study;
 
 pub(super) fn chart(study: &Study) -> Result<Chart, ResultsError> {
     let objectives = &study.spec.objectives;

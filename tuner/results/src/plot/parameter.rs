@@ -5,9 +5,9 @@ use crate::ResultsError;
 use crate::chart::{Axis, Scale};
 use crate::columns::numeric;
 use crate::values::parameter_names;
+use ferrotune_journal::Study;
 use ferrotune_space::record::TrialRecord;
 use ferrotune_space::{Distribution, Value};
-use ferrotune_tuner::journal::Study;
 
 /// The axis of one parameter.
 pub(super) struct ParameterAxis {

@@ -4,9 +4,9 @@ use super::{MOST_MARKS, label, metric, thinned, title};
 use crate::ResultsError;
 use crate::chart::{Axis, Chart, Colour, Layer, Marks, Panel, Point, Scale};
 use crate::values::{finished, finished_value};
+use ferrotune_journal::Study;
 use ferrotune_oracle::analysis::ranking;
 use ferrotune_space::record::TrialRecord;
-use ferrotune_tuner::journal::Study;
 use std::collections::BTreeSet;
 
 pub(super) fn chart(study: &Study) -> Result<Chart, ResultsError> {

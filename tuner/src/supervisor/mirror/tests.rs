@@ -1,7 +1,7 @@
 //! A mirror beside a study, and studies that come back from one.
 
 use super::*;
-use crate::journal::Journal;
+use ferrotune_journal::Journal;
 use ferrotune_space::checkpoint::{checkpoint_file, checkpoint_generation};
 use ferrotune_space::objective::{Direction, Objective};
 use ferrotune_space::spec::StudySpec;

@@ -25,7 +25,7 @@ pub use heartbeat::Dead;
 use heartbeat::Signs;
 pub(super) use owner::{address, address_shown};
 pub use url::{StorageUrl, StorageUrlError};
-pub(crate) use waiting::Look;
+pub use waiting::Look;
 
 use super::JournalError;
 use super::fact::{Fact, NewTrial};

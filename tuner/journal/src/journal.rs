@@ -22,8 +22,8 @@ mod replay;
 mod shared_file;
 mod state;
 
-pub(crate) use content::Content;
-pub use database::{DatabaseError, Dead, StorageUrl, StorageUrlError};
+pub use content::Content;
+pub use database::{DatabaseError, Dead, Look, StorageUrl, StorageUrlError};
 pub use error::JournalError;
 pub use lock::{Holder, holder_of, host};
 pub use recording::{End, Usage};
@@ -39,7 +39,7 @@ use ferrotune_space::spec::StudySpec;
 use in_database::InDatabase;
 use in_file::InFile;
 use known::Known;
-pub(crate) use lock::StudyLock;
+pub use lock::StudyLock;
 use replay::Replay;
 use std::borrow::Cow;
 use std::fs::DirEntry;
@@ -82,7 +82,7 @@ impl Journal {
 
     /// The same, with something to `prepare` in the folder when it is locked, before anything is written about this
     /// search. Where that fails, the journal stays as it was; with `spec.overwrite` it is empty.
-    pub(crate) fn open_with<T, E: From<JournalError>>(
+    pub fn open_with<T, E: From<JournalError>>(
         folder: &Path,
         spec: &StudySpec,
         prepare: impl FnOnce() -> Result<T, E>,
@@ -139,7 +139,7 @@ impl Journal {
 
     /// The address of the database that the study in `folder` is in, for a search that goes on with it; none where it is in
     /// the folder itself.
-    pub(crate) fn storage_of(folder: &Path) -> Result<Option<String>, JournalError> {
+    pub fn storage_of(folder: &Path) -> Result<Option<String>, JournalError> {
         database::address(folder)
     }
 
@@ -185,7 +185,7 @@ impl Journal {
 
     /// Holds back the facts that are recorded from now on, so that those of a short trial cost one write: that of the
     /// next trial's beginning. The records have them at once.
-    pub(crate) fn hold(&mut self) {
+    pub fn hold(&mut self) {
         match &mut self.store {
             Store::File(file) => file.is_holding = true,
             Store::Database(database) => database.hold(),
@@ -193,7 +193,7 @@ impl Journal {
     }
 
     /// Puts what was held back on disk, and holds back nothing more.
-    pub(crate) fn release(&mut self) -> Result<(), JournalError> {
+    pub fn release(&mut self) -> Result<(), JournalError> {
         match &mut self.store {
             Store::File(file) => {
                 file.is_holding = false;
@@ -204,7 +204,7 @@ impl Journal {
     }
 
     /// Puts all that was recorded on disk.
-    pub(crate) fn sync(&mut self) -> Result<(), JournalError> {
+    pub fn sync(&mut self) -> Result<(), JournalError> {
         match &mut self.store {
             Store::File(file) => file.sync(&mut self.known),
             Store::Database(database) => database.sync(&mut self.known),
@@ -221,14 +221,14 @@ impl Journal {
 
     /// What goes on, every tenth of a second, while a database does not answer: it ends what cannot wait, and says for how long is
     /// waited if that is shorter than usual.
-    pub(crate) fn while_waiting(&self, look: database::Look) {
+    pub fn while_waiting(&self, look: Look) {
         if let Store::Database(database) = &self.store {
             database.while_waiting(look);
         }
     }
 
     /// Gives other searches of the study a sign of life, where it has others: often enough if it is called every second.
-    pub(crate) fn beat(&mut self) -> Result<(), JournalError> {
+    pub fn beat(&mut self) -> Result<(), JournalError> {
         match &mut self.store {
             Store::File(_) => Ok(()),
             Store::Database(database) => database.beat(&mut self.known),
@@ -236,7 +236,7 @@ impl Journal {
     }
 
     /// Trials of other searches that have given no sign of life for too long.
-    pub(crate) fn dead(&mut self) -> Result<Vec<Dead>, JournalError> {
+    pub fn dead(&mut self) -> Result<Vec<Dead>, JournalError> {
         match &mut self.store {
             Store::File(_) => Ok(Vec::new()),
             Store::Database(database) => database.dead(),
@@ -244,7 +244,7 @@ impl Journal {
     }
 
     /// Whether another search runs one of these trials, or has died while it did.
-    pub(crate) fn any_has_signs(&mut self, numbers: &[u64]) -> Result<bool, JournalError> {
+    pub fn any_has_signs(&mut self, numbers: &[u64]) -> Result<bool, JournalError> {
         match &mut self.store {
             Store::File(_) => Ok(false),
             Store::Database(database) => database.any_has_signs(numbers),
@@ -252,7 +252,7 @@ impl Journal {
     }
 
     /// Leaves the open trials of this search to others, which go on with them at once.
-    pub(crate) fn leave_trials(&mut self) -> Result<(), JournalError> {
+    pub fn leave_trials(&mut self) -> Result<(), JournalError> {
         match &mut self.store {
             Store::File(_) => Ok(()),
             Store::Database(database) => database.leave(&mut self.known, true),
@@ -260,7 +260,7 @@ impl Journal {
     }
 
     /// Makes such a trial this search's own, unless another one has been faster; says whether it did.
-    pub(crate) fn take_over(&mut self, dead: &Dead) -> Result<bool, JournalError> {
+    pub fn take_over(&mut self, dead: &Dead) -> Result<bool, JournalError> {
         match &mut self.store {
             Store::File(_) => Ok(false),
             Store::Database(database) => database.take_over(&mut self.known, dead),
@@ -354,7 +354,7 @@ fn seeded(spec: &StudySpec, earlier: Option<&StudySpec>) -> StudySpec {
 }
 
 /// Refuses a study's folder in which a name leads elsewhere, but for the links by which Optuna's writers lock the journal.
-pub(crate) fn refuse_links(folder: &Path) -> Result<(), JournalError> {
+pub fn refuse_links(folder: &Path) -> Result<(), JournalError> {
     Ok(folder::refuse_links_of(folder, |name| !append_lock::is_lock(name))?)
 }
 
@@ -366,7 +366,7 @@ fn holds_no_study(folder: &Path) -> bool {
 }
 
 /// Whether this is one of the locks of a study.
-pub(crate) fn is_lock(entry: &DirEntry) -> bool {
+pub fn is_lock(entry: &DirEntry) -> bool {
     lock::is_lock(&entry.file_name()) || append_lock::is_lock(&entry.file_name())
 }
 

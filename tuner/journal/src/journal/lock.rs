@@ -11,13 +11,13 @@ use std::path::Path;
 
 /// A study's lock, held until it is dropped.
 #[derive(Debug)]
-pub(crate) struct StudyLock {
+pub struct StudyLock {
     file: File,
 }
 
 impl StudyLock {
     /// Takes the lock at once or fails with the name of its holder.
-    pub(crate) fn take(folder: &Path, study: &str) -> Result<StudyLock, JournalError> {
+    pub fn take(folder: &Path, study: &str) -> Result<StudyLock, JournalError> {
         let path = folder.join(FILE);
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = opened.map_err(|source| JournalError::NotWritable { folder: folder.to_owned(), source })?;

@@ -84,7 +84,7 @@ pub(super) enum Target {
 /// own forms of them, such as `postgresql+psycopg2://…`.
 ///
 /// ```
-/// use ferrotune_tuner::journal::StorageUrl;
+/// use ferrotune_journal::StorageUrl;
 ///
 /// let url = StorageUrl::parse("postgresql+psycopg2://ann:secret@db/studies?sslmode=require").unwrap();
 /// assert_eq!(url.to_string(), "postgresql://ann@db/studies?sslmode=require");

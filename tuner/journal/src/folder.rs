@@ -39,7 +39,7 @@ impl From<FolderError> for io::Error {
 
 /// Refuses a folder in which a name leads elsewhere. The names inside its folders are not looked at. A folder that is not
 /// there has none; nor has a file in its place, of which whoever wants the folder complains.
-pub(crate) fn refuse_links(folder: &Path) -> Result<(), FolderError> {
+pub fn refuse_links(folder: &Path) -> Result<(), FolderError> {
     refuse_links_of(folder, |_| true)
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn refuse_links_of(folder: &Path, ours: impl Fn(&OsStr) -> bool) -> R
 }
 
 /// Refuses a path whose last name leads elsewhere. What is not there does not.
-pub(crate) fn refuse_link(path: &Path) -> Result<(), FolderError> {
+pub fn refuse_link(path: &Path) -> Result<(), FolderError> {
     match fs::symlink_metadata(path) {
         Err(error) if is_absence(&error) => Ok(()),
         Err(source) => Err(FolderError::Unreadable { path: path.to_owned(), source }),
@@ -69,7 +69,7 @@ pub(crate) fn refuse_link(path: &Path) -> Result<(), FolderError> {
 }
 
 /// What came of removing something: what is gone already is removed.
-pub(crate) fn removed(outcome: io::Result<()>) -> io::Result<()> {
+pub fn removed(outcome: io::Result<()>) -> io::Result<()> {
     match outcome {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -77,7 +77,7 @@ pub(crate) fn removed(outcome: io::Result<()>) -> io::Result<()> {
 }
 
 /// Whether the system says that a path names nothing.
-pub(crate) fn is_absence(error: &io::Error) -> bool {
+pub fn is_absence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
@@ -90,7 +90,7 @@ fn refuse(path: &Path, kind: FileType) -> Result<(), FolderError> {
 }
 
 /// Makes a folder and those above it that are missing, and syncs the parent of every one that it made.
-pub(crate) fn create_and_sync(folder: &Path) -> io::Result<()> {
+pub fn create_and_sync(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
     }
@@ -106,7 +106,7 @@ pub(crate) fn create_and_sync(folder: &Path) -> io::Result<()> {
 }
 
 /// Copies a file to where it is to be; it is there whole or not at all, and on disk when this returns.
-pub(crate) fn install(source: &Path, target: &Path) -> io::Result<()> {
+pub fn install(source: &Path, target: &Path) -> io::Result<()> {
     let mut from = File::open(source)?;
     write_whole(target, |to| io::copy(&mut from, to).map(drop))
 }
@@ -124,7 +124,7 @@ pub(crate) fn write_whole(target: &Path, write: impl FnOnce(&mut File) -> io::Re
 }
 
 /// Puts the names in a folder on disk.
-pub(crate) fn sync(folder: &Path) -> io::Result<()> {
+pub fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder).and_then(|folder| folder.sync_all())
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// The journal.
-pub(crate) const JOURNAL: &str = "journal.log";
+pub const JOURNAL: &str = "journal.log";
 /// In place of a journal: where the study is, if that is a database.
 pub(crate) const STORAGE: &str = "storage.json";
 /// Lines that were cut off from the journal's end.
@@ -20,19 +20,19 @@ pub(crate) const APPEND_LOCK: &str = "journal.log.lock";
 /// The lock of the study. It stays there: deleting it would let two processes lock two files.
 pub(crate) const LOCK: &str = "lock";
 /// The [`Status`](ferrotune_space::event::Status) of the last search.
-pub(crate) const STATUS: &str = "status.json";
+pub const STATUS: &str = "status.json";
 /// The objective.
-pub(crate) const LIBRARY: &str = "objective.so";
+pub const LIBRARY: &str = "objective.so";
 /// The variables that it captured.
-pub(crate) const SHARED: &str = "shared.safetensors";
+pub const SHARED: &str = "shared.safetensors";
 /// What it was linked with.
-pub(crate) const LIBRARIES: &str = "libraries";
+pub const LIBRARIES: &str = "libraries";
 /// The folders of the trials.
-pub(crate) const TRIALS: &str = "trials";
+pub const TRIALS: &str = "trials";
 /// The folder for the files and logs of workers that an engine runs.
-pub(crate) const WORKERS: &str = "workers";
+pub const WORKERS: &str = "workers";
 /// In a trial's folder: what it has printed.
-pub(crate) const OUTPUT: &str = "output.log";
+pub const OUTPUT: &str = "output.log";
 /// In a trial's folder: its temporary files.
 pub(crate) const SCRATCH: &str = "tmp";
 
@@ -49,7 +49,7 @@ pub struct FileError {
 }
 
 /// For `map_err`: names what was tried.
-pub(crate) fn file_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
+pub fn file_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
     move |source| FileError { what, path: path.to_path_buf(), source }
 }
 
@@ -70,7 +70,7 @@ pub fn of_trial(study: &Path, number: u64) -> PathBuf {
 }
 
 /// The spec as the study keeps it: its files by their names in the study's folder.
-pub(crate) fn stored(spec: &StudySpec) -> StudySpec {
+pub fn stored(spec: &StudySpec) -> StudySpec {
     let mut stored = spec.clone();
     if !spec.library.as_os_str().is_empty() {
         stored.library = PathBuf::from(LIBRARY);
@@ -93,14 +93,14 @@ pub fn refuse_links_of_trial(folder: &Path) -> Result<(), FolderError> {
 }
 
 /// Removes all checkpoints of a trial.
-pub(crate) fn remove_checkpoints(folder: &Path) -> io::Result<()> {
+pub fn remove_checkpoints(folder: &Path) -> io::Result<()> {
     let files = files_in(folder)?.into_iter();
     let ours = |name: &String| checkpoint_generation(name).is_some() || is_partial_checkpoint(name);
     files.filter(ours).try_for_each(|name| fs::remove_file(folder.join(name)))
 }
 
 /// Removes what workers that were killed while they wrote a checkpoint have left in the trials' folders.
-pub(crate) fn remove_all_leftovers(study: &Path, trials: &[TrialRecord]) -> Result<(), FileError> {
+pub fn remove_all_leftovers(study: &Path, trials: &[TrialRecord]) -> Result<(), FileError> {
     for trial in trials {
         let folder = of_trial(study, trial.number);
         remove_leftovers(&folder, trial.checkpoint.as_deref())
@@ -111,7 +111,7 @@ pub(crate) fn remove_all_leftovers(study: &Path, trials: &[TrialRecord]) -> Resu
 
 /// Removes the checkpoints in a trial's folder that are not whole, and those after `last`, which is the last one that
 /// the journal knows. A file of such a name that is no checkpoint stays.
-pub(crate) fn remove_leftovers(folder: &Path, last: Option<&str>) -> io::Result<()> {
+pub fn remove_leftovers(folder: &Path, last: Option<&str>) -> io::Result<()> {
     let last = last.and_then(checkpoint_generation);
     for name in files_in(folder)? {
         let path = folder.join(&name);
@@ -144,7 +144,7 @@ fn files_in(folder: &Path) -> io::Result<Vec<String>> {
 }
 
 /// A checkpoint is never changed where it is, so a second name is as good as a copy and costs nothing.
-pub(crate) fn link(source: &Path, target: &Path) -> io::Result<()> {
+pub fn link(source: &Path, target: &Path) -> io::Result<()> {
     // One name of a file put over another one of it does nothing, and would leave both.
     if is_same_file(source, target) {
         return Ok(());
@@ -159,7 +159,7 @@ pub(crate) fn link(source: &Path, target: &Path) -> io::Result<()> {
 }
 
 /// Whether two paths lead to one file.
-pub(crate) fn is_same_file(source: &Path, target: &Path) -> bool {
+pub fn is_same_file(source: &Path, target: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let facts = |path: &Path| fs::metadata(path).map(|file| (file.len(), file.ino(), file.dev()));
     fs::canonicalize(source).is_ok_and(|source| source == target)

@@ -3,8 +3,8 @@
 use crate::journal::{begin, end, metrics, open, refusal, write};
 use crate::spec;
 use expect_test::expect;
+use ferrotune_journal::Journal;
 use ferrotune_space::record::{Ending, TrialRecord};
-use ferrotune_tuner::journal::Journal;
 use std::path::{Path, PathBuf};
 
 /// A study of three finished trials; gives the path of its journal.

@@ -111,7 +111,7 @@ impl Journal {
     }
 
     /// The same; none where other searches have begun so many that the study has `most`.
-    pub(crate) fn begin_trial_within(&mut self, most: u64) -> Result<Option<u64>, JournalError> {
+    pub fn begin_trial_within(&mut self, most: u64) -> Result<Option<u64>, JournalError> {
         let times = Times { started: Some(now()), ..Times::default() };
         self.create_within(NewTrial { times, ..NewTrial::default() }, Some(most))
     }

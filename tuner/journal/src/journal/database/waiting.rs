@@ -13,7 +13,7 @@ const TICK: Duration = Duration::from_millis(100);
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// Looks at what cannot wait; gives for how long is waited in all, if that is shorter than usual.
-pub(crate) type Look = Box<dyn FnMut() -> Option<Duration> + Send>;
+pub type Look = Box<dyn FnMut() -> Option<Duration> + Send>;
 
 /// The look of a search, once it has one. Clones are one.
 #[derive(Clone, Default)]

@@ -42,7 +42,7 @@ pub struct Dead {
     /// How it ended; none where its supervisor has left it to others in good order.
     pub ending: Option<Ending>,
     /// The folder that has its checkpoints, where it can be read from this host, and the last one's name.
-    pub(crate) checkpoint: Option<(PathBuf, String)>,
+    pub checkpoint: Option<(PathBuf, String)>,
     /// The supervisor that had it.
     supervisor: String,
     /// Its last sign of life.

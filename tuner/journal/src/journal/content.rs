@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt as _;
 
 /// What a study's database has for its workers.
-pub(crate) struct Content<'a> {
+pub struct Content<'a> {
     database: Database,
     study: &'a str,
 }
@@ -16,7 +16,7 @@ pub(crate) struct Content<'a> {
 impl Journal {
     /// Says what workers run from now on, and puts the files that the text names, with their hashes and lengths, into the
     /// database. Fails for a study that is not in one.
-    pub(crate) fn publish(&mut self, text: &str, files: &[(&str, &File, u64)]) -> Result<(), JournalError> {
+    pub fn publish(&mut self, text: &str, files: &[(&str, &File, u64)]) -> Result<(), JournalError> {
         let Store::Database(store) = &mut self.store else { return Err(JournalError::NotShared) };
         let database = store.database();
         database.publish(text)?;
@@ -39,12 +39,12 @@ impl Journal {
 
 impl<'a> Content<'a> {
     /// What the database at an address has for the workers of a study.
-    pub(crate) fn of(storage: &str, study: &'a str) -> Result<Content<'a>, JournalError> {
+    pub fn of(storage: &str, study: &'a str) -> Result<Content<'a>, JournalError> {
         Ok(Content { database: Database::named(storage, study)?, study })
     }
 
     /// The text that names the files.
-    pub(crate) fn text(&mut self) -> Result<String, JournalError> {
+    pub fn text(&mut self) -> Result<String, JournalError> {
         self.database.published()?.ok_or_else(|| self.missing())
     }
 
@@ -53,7 +53,7 @@ impl<'a> Content<'a> {
     }
 
     /// Writes the bytes of the file with a hash, as the database has them.
-    pub(crate) fn write(&mut self, hash: &str, bytes: u64, to: &mut dyn Write) -> Result<(), JournalError> {
+    pub fn write(&mut self, hash: &str, bytes: u64, to: &mut dyn Write) -> Result<(), JournalError> {
         for part in 0..bytes.div_ceil(PART_BYTES) {
             let chunk = self.database.part(hash, part)?.ok_or_else(|| self.missing())?;
             to.write_all(&chunk).map_err(|source: io::Error| JournalError::Io { path: hash.into(), source })?;

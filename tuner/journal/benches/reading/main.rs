@@ -1,13 +1,13 @@
 //! How long a journal takes to be read. Runs no objective.
 //!
-//! `cargo bench -p ferrotune-tuner --bench journal -- TRIALS FOLDER`.
+//! `cargo bench -p ferrotune-journal --bench reading -- TRIALS FOLDER`.
 #![expect(clippy::print_stdout, reason = "the figures are what it is for")]
 
+use ferrotune_journal::{End, Journal, Usage};
 use ferrotune_space::objective::{Direction, Objective};
 use ferrotune_space::record::Ending;
 use ferrotune_space::spec::StudySpec;
 use ferrotune_space::{Distribution, Parameter, Scale, Value};
-use ferrotune_tuner::journal::{End, Journal, Usage};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;

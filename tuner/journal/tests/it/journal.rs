@@ -2,11 +2,11 @@
 
 use crate::spec;
 use expect_test::expect;
+use ferrotune_journal::{End, Journal, JournalError, Times, Usage};
 use ferrotune_space::objective::{Direction, Objective};
 use ferrotune_space::record::{DeviceUse, Ending, MemoryCheck, Runner, TrialRecord};
 use ferrotune_space::spec::StudySpec;
 use ferrotune_space::{Distribution, Parameter, Scale, Value};
-use ferrotune_tuner::journal::{End, Journal, JournalError, Times, Usage};
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -3,10 +3,10 @@
 use crate::journal::{open, refusal, write};
 use crate::spec;
 use expect_test::expect;
+use ferrotune_journal::Journal;
 use ferrotune_space::objective::{Constraint, Direction, Objective, Summary};
 use ferrotune_space::record::{Ending, TrialRecord};
 use ferrotune_space::spec::StudySpec;
-use ferrotune_tuner::journal::Journal;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
