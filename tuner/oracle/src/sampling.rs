@@ -1,6 +1,7 @@
 //! Uniform draws from a distribution: over its lattice, its interval or its logarithm. Uses no trials.
 
-use ferrotune_space::{Distribution, Scale, Value, last_index, point, whole_cells};
+use ferrotune_space::lattice::{last_index, point, whole_cells};
+use ferrotune_space::{Distribution, Scale, Value};
 use rand::{Rng, RngExt};
 
 /// Draws one value. The distribution must be valid (see [`Distribution::validate`]).

@@ -7,10 +7,10 @@ mod scale;
 mod validity;
 mod value;
 
-pub use cube::whole_cells;
 pub use scale::Scale;
 pub use validity::SpaceError;
 
+use crate::lattice::nearest_point;
 use serde::{Deserialize, Serialize};
 
 /// The largest distance of a value from its lattice point, in steps. Single precision has an error of 6e-8 of the
@@ -165,33 +165,4 @@ impl Distribution {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 fn is_false(flag: &bool) -> bool {
     !flag
-}
-
-/// Index of the last point of the lattice `low, low + step, …` up to `high`.
-///
-/// Adds a small number before rounding down, because (1.0 - 0.0) / 0.1 may be less than 10.
-pub fn last_index(low: f64, high: f64, step: f64) -> f64 {
-    ((high - low) / step + 1e-8).floor().max(0.0)
-}
-
-/// Point number `index` of the lattice, with the decimals of its bounds: 0.3 rather than 0.30000000000000004.
-pub fn point(low: f64, step: f64, index: f64) -> f64 {
-    let raw = low + step * index;
-    let decimals = decimals(low).max(decimals(step));
-    if decimals > 15 {
-        return raw;
-    }
-    // Rounding a small negative number gives -0.0; adding 0.0 removes its sign.
-    format!("{raw:.decimals$}").parse().unwrap_or(raw) + 0.0
-}
-
-/// The lattice point next to `value`, from `low` to `high`.
-fn nearest_point(low: f64, high: f64, step: f64, value: f64) -> f64 {
-    let index = ((value - low) / step).round().clamp(0.0, last_index(low, high, step));
-    point(low, step, index)
-}
-
-/// Number of digits after the point in the shortest decimal form.
-fn decimals(number: f64) -> usize {
-    number.to_string().split_once('.').map_or(0, |(_, fraction)| fraction.len())
 }

@@ -8,6 +8,7 @@ pub mod checkpoint;
 mod distribution;
 pub mod event;
 pub mod given;
+pub mod lattice;
 pub mod objective;
 pub mod record;
 pub mod seed;
@@ -15,4 +16,4 @@ pub mod spec;
 pub mod warm_start;
 pub mod wire;
 
-pub use distribution::{Distribution, Parameter, Scale, SpaceError, Value, last_index, point, whole_cells};
+pub use distribution::{Distribution, Parameter, Scale, SpaceError, Value};

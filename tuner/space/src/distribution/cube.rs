@@ -3,7 +3,8 @@
 //! A lattice of n values has n cells of equal width, and the coordinate of a value is the middle of its cell. A
 //! continuous range is mapped linearly or by its scale.
 
-use super::{Distribution, Scale, Value, last_index, point};
+use super::{Distribution, Scale, Value};
+use crate::lattice::{last_index, point, whole_cells};
 
 impl Distribution {
     /// The coordinate of `value` in the unit interval; `None` if it has another type or is not among the choices. A
@@ -106,11 +107,6 @@ impl Distribution {
             Distribution::Float { low, high, .. } => (low == high).then_some(1.0),
         }
     }
-}
-
-/// The interval of an integer range on a scale that is not linear; both ends get a whole cell.
-pub fn whole_cells(low: i64, high: i64) -> (f64, f64) {
-    (low as f64 - 0.5, high as f64 + 0.5)
 }
 
 /// The position of `value` between the bounds, as a share; 0.5 for an interval without length.

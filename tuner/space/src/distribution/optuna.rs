@@ -1,6 +1,7 @@
 //! Distributions and values in Optuna's storage format. Refuses distributions that this program cannot draw from.
 
-use super::{Distribution, Scale, SpaceError, Value, last_index, point};
+use super::{Distribution, Scale, SpaceError, Value};
+use crate::lattice::{last_index, point};
 use serde::{Deserialize, Serialize};
 
 /// Optuna's JSON of a distribution: its class name and constructor arguments.
