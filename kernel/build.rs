@@ -22,7 +22,7 @@ const CRATES: [&str; 13] = [
     "nn",
     "prelude",
     "profile",
-    "tuner",
+    "tuner/space",
     "tuner/trial",
     "xla",
 ];

@@ -1,4 +1,4 @@
-"""Optuna's samplers and pruners, DEHB, and SMAC's multi-fidelity facade on the problems of tuner/benches/curves: one line of
+"""Optuna's samplers and pruners, DEHB, and SMAC's multi-fidelity facade on the problems of tuner/oracle/benches/curves: one line of
 CSV for each finished search.
 
 The budget is counted in epochs, as there: after the epochs of 10, 25, 50 and 100 whole trainings, the true final loss of

@@ -1,6 +1,6 @@
 """Optuna's samplers on the problems of `cargo xtask bench hpo`: one line of CSV for each finished search.
 
-The problems are those of tuner/benches/hpo/problems.rs, all minimised; some are in bench_hpo_kinds.py. Refuses nothing; what to run is said by the
+The problems are those of tuner/oracle/benches/hpo/problems.rs, all minimised; some are in bench_hpo_kinds.py. Refuses nothing; what to run is said by the
 arguments: sampler, first seed, number of seeds, problems, and `--trials N` to end every search earlier; `--tried` adds a
 line for each search with noise, the lowest loss without noise of the trials so far. One more problem, `digits`,
 trains a model with the program that FERROTUNE_DIGITS names (`cargo xtask bench digits`).

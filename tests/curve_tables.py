@@ -1,4 +1,4 @@
-"""Writes the tables of learning curves that `cargo bench -p ferrotune-tuner --bench curves` searches.
+"""Writes the tables of learning curves that `cargo bench -p ferrotune-oracle --bench curves` searches.
 
 Each line of a table has the levels of its parameters and the validation log loss after each of 27 epochs (or trees). Every
 combination of levels is trained once, with one split and one seed. Needs NumPy and scikit-learn and nothing else: the

@@ -1,4 +1,4 @@
-//! Prints the table of learning curves `candle-digits`, which `cargo bench -p ferrotune-tuner --bench curves` searches: the
+//! Prints the table of learning curves `candle-digits`, which `cargo bench -p ferrotune-oracle --bench curves` searches: the
 //! validation loss of small candle networks on the digits after each of 27 epochs, a line for each combination of levels.
 //! Every combination is trained once, with one split; the weights' first values differ from run to run.
 //!

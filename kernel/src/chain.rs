@@ -14,7 +14,7 @@ pub(crate) fn in_one_line(error: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ferrotune_tuner::journal::JournalError;
+    use ferrotune_journal::JournalError;
 
     #[test]
     fn cause_that_an_error_contains_is_not_repeated() {

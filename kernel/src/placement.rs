@@ -6,9 +6,9 @@ mod search;
 pub(crate) use search::engine_of;
 
 use anyhow::{Context as _, Result};
+use ferrotune_journal::StorageUrl;
 use ferrotune_launchers::{Job, JobId, Launcher, LauncherError, Resources, Status};
 use ferrotune_reader::store_variables;
-use ferrotune_tuner::journal::StorageUrl;
 use ferrotune_tuner::supervisor::{TOKEN_VARIABLE, Token};
 use std::ffi::OsString;
 use std::path::Path;

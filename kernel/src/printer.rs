@@ -1,8 +1,9 @@
 //! A search that runs in a terminal: a line on standard error for each trial.
 
-use ferrotune_tuner::event::{Event, Finish};
-use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::spec::{Objective, StudySpec};
+use ferrotune_space::event::{Event, Finish};
+use ferrotune_space::objective::Objective;
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::spec::StudySpec;
 use std::io::{self, Write};
 
 /// Turns the search's events, one line of JSON each, into lines for people.

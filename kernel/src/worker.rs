@@ -9,7 +9,7 @@ use crate::printer::Printer;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use ferrotune_launchers::{Resources, launcher};
-use ferrotune_tuner::event::Finish;
+use ferrotune_space::event::Finish;
 use ferrotune_tuner::process::{OWN_PROGRAM, Signals};
 use ferrotune_tuner::supervisor::{Fetched, Token, Workers, fetch, store_of, supervise};
 use folder::{WorkerFolder, remove_those_of_the_dead};

@@ -6,7 +6,7 @@ mod files;
 mod results;
 mod session;
 
-use ferrotune_tuner::spec::StudySpec;
+use ferrotune_space::spec::StudySpec;
 
 pub use files::{Env, Folder, Lines, Load, WriteFile};
 pub use results::{Best, Export, Plot, Study, TrialProfile, Trials};

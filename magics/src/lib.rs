@@ -2,7 +2,7 @@
 //!
 //! [`parse`] turns a cell into [`Step`]s, in order. One table ([`table`]) is the source of parsing, help, `%lsmagic`,
 //! suggestions and completion. `%%tune` fills the tuner's own description of a search
-//! ([`StudySpec`](ferrotune_tuner::spec::StudySpec)). This crate refuses to do anything: it reads no file and starts no
+//! ([`StudySpec`](ferrotune_space::spec::StudySpec)). This crate refuses to do anything: it reads no file and starts no
 //! process, and whether an oracle or a study exists is for kernel and tuner to say.
 //!
 //! A line magic is a line that begins with `%` and a letter where a Rust statement may begin, and a shell command one that

@@ -2,9 +2,10 @@
 //! parameter can have a value, only the tuner knows.
 
 use crate::action::Lines;
-use ferrotune_tuner::given::{Values, parse_value};
-use ferrotune_tuner::space::Value;
-use ferrotune_tuner::spec::{Constraint, Direction, Objective, PublishTo, Summary};
+use ferrotune_space::Value;
+use ferrotune_space::given::{Values, parse_value};
+use ferrotune_space::objective::{Constraint, Direction, Objective, Summary};
+use ferrotune_space::spec::PublishTo;
 
 pub(crate) fn text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())

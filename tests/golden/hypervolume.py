@@ -1,4 +1,4 @@
-"""Hypervolumes of points that the test of tuner/src/analysis/hypervolume.rs makes by the same rule, by Optuna 5.0."""
+"""Hypervolumes of points that the test of tuner/oracle/src/analysis/hypervolume.rs makes by the same rule, by Optuna 5.0."""
 
 import numpy
 from optuna._hypervolume import compute_hypervolume

@@ -1,4 +1,4 @@
-"""Importances of the parameters of 120 trials by the PED-ANOVA of Optuna 5.0, which a test of tuner/src/importance.rs makes alike."""
+"""Importances of the parameters of 120 trials by the PED-ANOVA of Optuna 5.0, which a test of tuner/oracle/src/importance.rs makes alike."""
 
 import math
 

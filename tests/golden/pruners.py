@@ -1,4 +1,4 @@
-"""At which step the pruners of Optuna 5.0 end each of 40 trials, which tuner/tests/it/pruner.rs runs alike; -1 for none."""
+"""At which step the pruners of Optuna 5.0 end each of 40 trials, which tuner/oracle/tests/it/pruner.rs runs alike; -1 for none."""
 
 import optuna
 from optuna import pruners

@@ -1,15 +1,15 @@
 //! The driver of a search whose trials run in the thread that asks for them: the same oracles, journal and records,
 //! without processes. Contains nothing and watches no memory: what a trial does to its process, it does to the search.
 
-use crate::event::Finish;
-use crate::journal::Journal;
-use crate::oracle;
-use crate::record::{Parameter, TrialRecord};
 pub use crate::search::SearchError;
 use crate::search::{self, Outcome, RunningTrial, Search, Step};
-use crate::spec::{StudySpec, Supervision};
-use crate::study_folder;
-use crate::wire::{Reply, Request};
+use ferrotune_journal::Journal;
+use ferrotune_journal::study_folder;
+use ferrotune_space::Parameter;
+use ferrotune_space::event::Finish;
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::spec::{StudySpec, Supervision};
+use ferrotune_space::wire::{Reply, Request};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
@@ -58,9 +58,9 @@ struct Running {
 }
 
 impl InProcessSearch {
-    /// Opens the study that is asked for, or begins it. Fails as [`Journal::open`] and [`oracle::create`] do.
+    /// Opens the study that is asked for, or begins it. Fails as [`Journal::open`] and [`ferrotune_oracle::create`] do.
     pub fn open(asked: &StudySpec) -> Result<InProcessSearch, SearchError> {
-        oracle::create(asked)?;
+        ferrotune_oracle::create(asked)?;
         let asked = &search::warmed(asked)?;
         // While a trial runs, nothing here could give a sign of life.
         let supervision = Supervision { heartbeat_s: 0, ..asked.supervision.clone() };

@@ -17,13 +17,13 @@ pub use error::SearchError;
 pub(crate) use outcome::{Obstacle, Outcome};
 pub(crate) use warm_start::warmed;
 
-use crate::event::Finish;
-use crate::given::Values;
-use crate::journal::{End, Journal, Usage};
-use crate::oracle::{self, Next, Oracle};
-use crate::record::{Ending, Runner, TrialRecord};
-use crate::spec::{StudySpec, Supervision};
 use failures::Failures;
+use ferrotune_journal::{End, Journal, Usage};
+use ferrotune_oracle::{Next, Oracle};
+use ferrotune_space::event::Finish;
+use ferrotune_space::given::Values;
+use ferrotune_space::record::{Ending, Runner, TrialRecord};
+use ferrotune_space::spec::{StudySpec, Supervision};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
@@ -68,7 +68,7 @@ impl Search {
     /// The search of an open study, whose trials are run like this.
     pub(crate) fn new(journal: Journal, folder: PathBuf, supervision: Supervision) -> Result<Search, SearchError> {
         let spec = StudySpec { supervision, ..journal.spec().clone() };
-        let oracle = oracle::create(&spec)?;
+        let oracle = ferrotune_oracle::create(&spec)?;
         let failures = Failures::after(journal.trials());
         let queue = unfinished(journal.trials());
         let earlier_trials = journal.trials().len() as u64;

@@ -24,28 +24,27 @@ mod standing;
 mod token;
 mod trust;
 
-pub use crate::study_folder::refuse_links_of_trial;
 pub use code::Code;
 pub use elsewhere::{Crew, Engine, Which};
 pub use entry::{FindEngine, main, main_of_program};
 pub use error::SupervisorError;
 pub use events::last_status;
+pub use ferrotune_journal::study_folder::refuse_links_of_trial;
 pub use files::{output_of, spec_of};
 pub use publication::{Fetched, Objects, PublicationError, fetch, store_of};
 pub use standing::standing;
 pub use token::{TOKEN_VARIABLE, Token};
 pub use trust::{Origin, Trust};
 
-use crate::event::{Event, Finish};
-use crate::journal::{Journal, JournalError};
-use crate::oracle;
 use crate::process::{self, Budget, OWN_PROGRAM, ProcessError, SharedMemory, Signals, TrialCgroups};
 use crate::search::{self, Search, SearchError, Step};
-use crate::spec::StudySpec;
-use crate::study_folder::{self, file_error};
-use crate::wire::PluginCopy;
 use elsewhere::Elsewhere;
 use events::{Earlier, Watcher};
+use ferrotune_journal::study_folder::{self, file_error};
+use ferrotune_journal::{Journal, JournalError};
+use ferrotune_space::event::{Event, Finish};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::wire::PluginCopy;
 use files::Files;
 use mirror::Mirror;
 use phase::{Outside, Phase};
@@ -104,7 +103,7 @@ pub fn supervise<'a>(
     listener: &'a mut dyn FnMut(&Event),
 ) -> Result<Finish, SupervisorError> {
     // Checks the settings before a study is opened, or overwritten.
-    oracle::create(&spec).map_err(SearchError::from)?;
+    ferrotune_oracle::create(&spec).map_err(SearchError::from)?;
     if spec.has_staying_worker() && spec.supervision.concurrency > 1 {
         let concurrency = spec.supervision.concurrency;
         return Err(SupervisorError::OneAtATime { device: spec.device, concurrency });

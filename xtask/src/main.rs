@@ -1,7 +1,7 @@
 //! `cargo xtask TASK`: the tasks of this repository. Needs Rust and Python, and installs everything else itself. Writes only
 //! under `target/` and the sources in `candle/` and `evcxr/` that git ignores; only `install` writes to the user's folders. The
 //! exceptions are Chromium and PostgreSQL, which `test` installs with apt-get where it runs as root and finds none
-//! (`tests/browser.py`, `tests/postgresql.py`, `tuner/tests/it/postgres.rs`).
+//! (`tests/browser.py`, `tests/postgresql.py`, `tuner/journal/tests/it/postgres.rs`).
 
 mod bench;
 mod demo;

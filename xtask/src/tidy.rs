@@ -35,7 +35,6 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         complaints.extend(text::check(&path, &content));
         if path.ends_with(".rs") {
             complaints.extend(rust::check(&path, &content, &fenced));
-            complaints.extend(tree::tuner_in_magics(&path, &content));
         }
         if path.ends_with(".ipynb") {
             complaints.extend(text::stored_outputs(&path, &content));
@@ -45,7 +44,9 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         complaints.extend(tree::forbidden(package, &dependencies(root, package, "99")?));
     }
     complaints.extend(packages::complaints(root)?);
-    complaints.extend(tree::foreign_to_magics(&dependencies(root, tree::MAGICS, "1")?));
+    for plain in tree::PLAIN {
+        complaints.extend(plain.foreign(&dependencies(root, plain.package, "1")?));
+    }
     if !complaints.is_empty() {
         bail!("{} complaints:\n{}", complaints.len(), complaints.join("\n"));
     }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use ferrotune_link::{
     Answer, CellEnding, Stream, SupervisorOrder, SupervisorReply, SupervisorRequest, Surroundings, wire,
 };
-use ferrotune_tuner::spec::ItemLines;
+use ferrotune_space::spec::ItemLines;
 use limit::Limit;
 use serde_json::Value;
 use std::collections::HashMap;

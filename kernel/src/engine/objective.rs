@@ -10,7 +10,7 @@ use super::{captures, report};
 use crate::failure::{ErrorName, Failure};
 use evcxr::CompilationError;
 use ferrotune_magics::Tune;
-use ferrotune_tuner::spec::StudySpec;
+use ferrotune_space::spec::StudySpec;
 use std::ops::Range;
 
 /// The cell of an objective.

@@ -2,7 +2,7 @@
 
 use super::place::{Place, SplitCell};
 use crate::compile::generated_source;
-use ferrotune_tuner::spec::ItemLines;
+use ferrotune_space::spec::ItemLines;
 use std::collections::HashMap;
 
 /// The cells of a notebook in the order in which they ran.

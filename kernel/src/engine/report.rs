@@ -11,7 +11,7 @@ use crate::failure::{BLUE, ErrorName, Failure, PLAIN, RED};
 use evcxr::CompilationError;
 use ferrotune_link::CellEnding;
 use ferrotune_machine::format::bytes;
-use ferrotune_tuner::record::signal_name;
+use ferrotune_space::record::signal_name;
 
 /// Beginnings of the compiler's notes that do not help in a notebook: about the compiler, or about deleted files.
 const IDLE_NOTES: [&str; 4] = [

@@ -9,7 +9,7 @@ use crate::failure::{ErrorName, Failure};
 use crate::supervisor::streams::{Utf8, read_available, retry, set_nonblocking};
 use anyhow::{Context, Result};
 use ferrotune_magics::Shell;
-use ferrotune_tuner::record::signal_name;
+use ferrotune_space::record::signal_name;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};

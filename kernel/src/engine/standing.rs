@@ -3,7 +3,7 @@
 use super::{files, studies};
 use crate::failure::{ErrorName, Failure};
 use ferrotune_magics::Study;
-use ferrotune_tuner::spec::StudySpec;
+use ferrotune_space::spec::StudySpec;
 use std::path::{Path, PathBuf};
 
 /// So many studies are named where a magic names none.

@@ -8,12 +8,12 @@ use crate::search_process::SearchProcess;
 use anyhow::{Context, Result, anyhow};
 use evcxr::CompilationError;
 use ferrotune_display::Bundle;
+use ferrotune_journal::{Journal, Study};
 use ferrotune_magics::{CheckedProgram, TpuCheck};
-use ferrotune_tuner::analysis::ranking::ranked;
-use ferrotune_tuner::given::{Given, Values};
-use ferrotune_tuner::journal::{Journal, Study};
-use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::spec::{StudySpec, Supervision};
+use ferrotune_oracle::analysis::ranking::ranked;
+use ferrotune_space::given::{Given, Values};
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::spec::{StudySpec, Supervision};
 use ferrotune_tuner::supervisor::spec_of;
 use std::path::{Path, PathBuf};
 
@@ -125,8 +125,8 @@ fn missing(what: &str, rehearsed: &Study) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ferrotune_tuner::record::Ending;
-    use ferrotune_tuner::spec::{Direction, Objective, Summary};
+    use ferrotune_space::objective::{Direction, Objective, Summary};
+    use ferrotune_space::record::Ending;
     use std::collections::BTreeMap;
 
     #[test]

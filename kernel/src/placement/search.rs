@@ -2,7 +2,7 @@
 
 use super::{Placed, described, job};
 use ferrotune_launchers::{Launcher, LauncherError, Resources, Status, launcher};
-use ferrotune_tuner::spec::{Placement, PublishTo, StudySpec};
+use ferrotune_space::spec::{Placement, PublishTo, StudySpec};
 use ferrotune_tuner::supervisor::{Crew, Engine, Token, Which};
 use std::path::Path;
 

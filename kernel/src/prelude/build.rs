@@ -89,7 +89,11 @@ fn unpack(source: &Path, candle: &Path) -> Result<()> {
         if let Some(parent) = file.parent() {
             fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
         }
-        let text = if *path == "Cargo.toml" { workspace_of_prelude(text, candle)? } else { (*text).to_owned() };
+        let text = match *path {
+            "Cargo.toml" => workspace_of_prelude(text, candle)?,
+            path if path.ends_with("/Cargo.toml") => without_tests(text)?,
+            _ => (*text).to_owned(),
+        };
         if fs::read(&file).ok().as_deref() != Some(text.as_bytes()) {
             fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
         }
@@ -114,6 +118,13 @@ fn workspace_of_prelude(manifest: &str, candle: &Path) -> Result<String> {
     // `false` means thin-local LTO, which makes candle faster. The program is built without it, since only its size and
     // its build time matter.
     manifest["profile"]["release"]["lto"] = toml_edit::value(false);
+    Ok(manifest.to_string())
+}
+
+/// The manifest of a crate without the dependencies of its tests. The crates among these are not packed.
+fn without_tests(manifest: &str) -> Result<String> {
+    let mut manifest: toml_edit::DocumentMut = manifest.parse()?;
+    manifest.remove("dev-dependencies");
     Ok(manifest.to_string())
 }
 

@@ -2,11 +2,11 @@
 
 use crate::engine::write_event_files;
 use anyhow::{Context, Result};
+use ferrotune_journal::Journal;
+use ferrotune_journal::study_folder::is_study;
 use ferrotune_results::tensorboard;
-use ferrotune_tuner::event::Event;
-use ferrotune_tuner::journal::Journal;
-use ferrotune_tuner::spec::StudySpec;
-use ferrotune_tuner::study_folder::is_study;
+use ferrotune_space::event::Event;
+use ferrotune_space::spec::StudySpec;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -3,9 +3,9 @@
 use ferrotune_display::{Bundle, escape};
 use ferrotune_machine::format;
 use ferrotune_results::number;
-use ferrotune_tuner::event::{Finish, Front, Progress, Running};
-use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::spec::StudySpec;
+use ferrotune_space::event::{Finish, Front, Progress, Running};
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::spec::StudySpec;
 
 /// So many running trials have a line each.
 const MOST_LINES: usize = 16;
@@ -131,7 +131,7 @@ fn running_line(running: &Running, spec: &StudySpec) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ferrotune_tuner::spec::{Direction, Objective};
+    use ferrotune_space::objective::{Direction, Objective};
 
     fn spec() -> StudySpec {
         StudySpec::new("digits", vec![Objective::new("loss", Direction::Min)])
@@ -148,7 +148,7 @@ mod tests {
     fn running_trial_shows_its_step_its_value_and_its_parameters() {
         let running = Running {
             trial: 4,
-            parameters: [("lr".to_owned(), ferrotune_tuner::space::Value::Float(0.5))].into(),
+            parameters: [("lr".to_owned(), ferrotune_space::Value::Float(0.5))].into(),
             step: Some(2),
             value: Some(0.25),
             epochs: Some(9),

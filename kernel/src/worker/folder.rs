@@ -4,9 +4,9 @@
 
 use crate::places::lock::{Found, alone, find_alone};
 use anyhow::{Context as _, Result};
-use ferrotune_tuner::journal::{Journal, host};
-use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::study_folder::{is_study, of_trial};
+use ferrotune_journal::study_folder::{is_study, of_trial};
+use ferrotune_journal::{Journal, host};
+use ferrotune_space::record::TrialRecord;
 use std::fs::{self, DirEntry, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;

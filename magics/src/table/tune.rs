@@ -8,7 +8,7 @@ use crate::cell;
 use crate::error::{MagicError, Problem};
 use crate::quantity::{bytes, seconds};
 use crate::values::{self, constraint, count, list, number, objective, parameter, quoted_list, settings};
-use ferrotune_tuner::spec::{Placement, PublishTo, StudySpec};
+use ferrotune_space::spec::{Placement, PublishTo, StudySpec};
 
 pub(super) const TUNE: Magic = Magic {
     forms: &["%tune", "%%tune"],

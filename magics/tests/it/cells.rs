@@ -2,9 +2,10 @@
 
 use expect_test::{Expect, expect};
 use ferrotune_magics::{Action, Step, Time, Tune, parse};
-use ferrotune_tuner::given::{Given, Values};
-use ferrotune_tuner::space::Value;
-use ferrotune_tuner::spec::{Constraint, Direction, Objective, StudySpec, Summary};
+use ferrotune_space::Value;
+use ferrotune_space::given::{Given, Values};
+use ferrotune_space::objective::{Constraint, Direction, Objective, Summary};
+use ferrotune_space::spec::StudySpec;
 
 /// One line a step: `first_line code` or the action.
 pub(crate) fn check(cell: &str, expected: Expect) {

@@ -7,9 +7,9 @@ use crate::listing::tabulated;
 use crate::snippet::{python, snippet};
 use crate::values::winners;
 use ferrotune_display::Bundle;
-use ferrotune_tuner::analysis::ranking;
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::{State, TrialRecord};
+use ferrotune_journal::Study;
+use ferrotune_oracle::analysis::ranking;
+use ferrotune_space::record::{State, TrialRecord};
 use std::fmt;
 use std::path::{Path, PathBuf};
 

@@ -3,10 +3,10 @@
 use crate::values::{ending, metric_names, parameter_names, state_name};
 use crate::{ResultsError, number};
 use chrono::{DateTime, Utc};
+use ferrotune_journal::{Study, Times};
 use ferrotune_machine::format;
-use ferrotune_tuner::journal::{Study, Times};
-use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::space::Value;
+use ferrotune_space::Value;
+use ferrotune_space::record::TrialRecord;
 use std::collections::BTreeSet;
 
 /// A column of the table of trials.

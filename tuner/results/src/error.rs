@@ -56,7 +56,7 @@ pub enum ResultsError {
     TooLittle { study: String, need: &'static str },
     /// The study's search cannot be judged.
     #[error(transparent)]
-    Oracle(#[from] ferrotune_tuner::oracle::OracleError),
+    Oracle(#[from] ferrotune_oracle::OracleError),
     /// A checkpoint that is no safetensors file.
     #[error("the checkpoint of trial {trial} is damaged; resume the study, which makes another one")]
     Checkpoint { trial: u64 },

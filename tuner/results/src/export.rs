@@ -10,7 +10,7 @@ mod parquet;
 pub use model::model;
 
 use crate::ResultsError;
-use ferrotune_tuner::journal::Study;
+use ferrotune_journal::Study;
 
 /// A kind of file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

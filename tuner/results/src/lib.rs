@@ -1,6 +1,6 @@
 //! The results of a search for people and for other programs: tables, charts, files.
 //!
-//! Pure functions of a [`Study`](ferrotune_tuner::journal::Study), usable by the kernel's magics and by any program
+//! Pure functions of a [`Study`](ferrotune_journal::Study), usable by the kernel's magics and by any program
 //! that reads a journal. Never reads or writes anything: callers handle folders, files and notebooks.
 
 pub mod best;

@@ -7,14 +7,14 @@ use crate::bundle::with_note;
 use crate::columns::{Cell, Column};
 use condition::Condition;
 use ferrotune_display::{Bundle, table};
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::TrialRecord;
+use ferrotune_journal::Study;
+use ferrotune_space::record::TrialRecord;
 use std::cmp::Ordering;
 
 /// What to list of a study.
 ///
 /// ```no_run
-/// # fn show(study: &ferrotune_tuner::journal::Study) -> Result<(), ferrotune_results::ResultsError> {
+/// # fn show(study: &ferrotune_journal::Study) -> Result<(), ferrotune_results::ResultsError> {
 /// use ferrotune_results::listing::Listing;
 /// let listing = Listing { sort: Some("loss"), filter: Some("state=finished and lr<0.01"), ..Listing::default() };
 /// println!("{}", listing.table(study)?.data["text/plain"]);

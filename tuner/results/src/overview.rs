@@ -4,9 +4,9 @@ use crate::number;
 use crate::values::finished_value;
 use chrono::{DateTime, Local};
 use ferrotune_display::{Bundle, table};
-use ferrotune_tuner::analysis::ranking;
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::State;
+use ferrotune_journal::Study;
+use ferrotune_oracle::analysis::ranking;
+use ferrotune_space::record::State;
 
 /// A study, with facts that are not in its journal.
 #[derive(Debug)]

@@ -19,9 +19,9 @@ pub use importance::Evaluator;
 use crate::ResultsError;
 use crate::chart::Chart;
 use crate::values::objective_index;
-use ferrotune_tuner::importance::{Importance, importance as ped_anova};
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::TrialRecord;
+use ferrotune_journal::Study;
+use ferrotune_oracle::importance::{Importance, importance as ped_anova};
+use ferrotune_space::record::TrialRecord;
 
 /// A plot shows this many of the most important parameters, unless the user names parameters.
 const MOST_PARAMETERS: usize = 9;

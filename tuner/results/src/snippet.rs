@@ -1,7 +1,7 @@
 //! Rust and Python that have a trial's parameters as variables and load its weights.
 
-use ferrotune_tuner::record::{Parameter, TrialRecord};
-use ferrotune_tuner::space::Value;
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::{Parameter, Value};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -111,7 +111,7 @@ fn unique(mut name: String, taken: &mut BTreeSet<String>) -> String {
 mod tests {
     use super::*;
     use expect_test::expect;
-    use ferrotune_tuner::space::Distribution;
+    use ferrotune_space::Distribution;
 
     #[test]
     fn every_value_and_every_name_becomes_rust_and_python() {

@@ -3,9 +3,10 @@
 use crate::columns::numeric;
 use crate::{ResultsError, number};
 use ferrotune_display::{Bundle, table};
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::space::{Dimension, Distribution, Scale, Space, Value};
+use ferrotune_journal::Study;
+use ferrotune_oracle::inferred::{Dimension, Space};
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::{Distribution, Scale, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 

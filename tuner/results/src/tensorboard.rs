@@ -9,8 +9,8 @@ mod message;
 mod record;
 
 use crate::columns::times;
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::TrialRecord;
+use ferrotune_journal::Study;
+use ferrotune_space::record::TrialRecord;
 
 /// One file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Objectives of a study, and the values of its trials.
 
 use crate::ResultsError;
-use ferrotune_tuner::analysis::ranking;
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::{State, TrialRecord};
+use ferrotune_journal::Study;
+use ferrotune_oracle::analysis::ranking;
+use ferrotune_space::record::{State, TrialRecord};
 use std::collections::BTreeSet;
 
 /// Position of the objective with this metric, or of the first.

@@ -2,11 +2,11 @@
 //! folder for the trial's temporary files.
 
 use super::ProcessError;
-use crate::folder;
-use crate::record::MemoryCheck;
+use ferrotune_journal::folder;
 use ferrotune_machine::format::bytes;
 use ferrotune_machine::memory::{available_bytes, own_resident_bytes};
 use ferrotune_machine::{memory, nvidia};
+use ferrotune_space::record::MemoryCheck;
 use std::fs;
 use std::io;
 use std::path::Path;

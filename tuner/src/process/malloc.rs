@@ -4,8 +4,8 @@
 //! fresh pages: more than half of the time of a small step. A limit on what is kept leaves room for what does not fit there.
 #![cfg_attr(target_env = "gnu", expect(unsafe_code, reason = "how malloc keeps its memory has no safe interface"))]
 
-use crate::wire::BUDGET_VARIABLE;
 use ferrotune_machine::memory::available_bytes;
+use ferrotune_space::wire::BUDGET_VARIABLE;
 use std::ffi::OsStr;
 
 /// Variables by which users set the same for glibc.

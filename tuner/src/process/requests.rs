@@ -1,6 +1,6 @@
 //! The supervisor's end of a worker's socket: requests arrive on it, one JSON line each, and replies go out. Never blocks.
 
-use crate::wire::{Reply, Request};
+use ferrotune_space::wire::{Reply, Request};
 use rustix::event::{PollFd, PollFlags};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;

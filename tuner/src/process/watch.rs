@@ -2,8 +2,8 @@
 
 use super::control::Control;
 use super::{ProcessError, SharedMemory, Signals, Worker};
-use crate::wire::{Reply, Request};
 use ferrotune_machine::process_tree::{Held, held_by};
+use ferrotune_space::wire::{Reply, Request};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::io;
 use std::time::Duration;

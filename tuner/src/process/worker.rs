@@ -4,9 +4,9 @@
 use super::malloc::keep_freed_memory;
 use super::stay::{run_trials, stays};
 use super::{TRIAL_VARIABLE, signals};
-use crate::record::Ending;
-use crate::wire::Request;
 use ferrotune_machine::identity::Identity;
+use ferrotune_space::record::Ending;
+use ferrotune_space::wire::Request;
 use libloading::Library;
 use rustix::process::{Resource, Rlimit, Signal};
 use std::error::Error as _;

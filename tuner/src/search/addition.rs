@@ -1,8 +1,9 @@
 //! A trial that somebody else has run: it is checked and recorded as finished, and no objective is called.
 
 use super::{Search, SearchError};
-use crate::journal::{End, Usage};
-use crate::record::{Ending, Parameter};
+use ferrotune_journal::{End, Usage};
+use ferrotune_space::Parameter;
+use ferrotune_space::record::Ending;
 use std::collections::BTreeMap;
 
 impl Search {

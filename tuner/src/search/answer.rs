@@ -3,11 +3,11 @@
 use super::outcome::{Answer, Obstacle, Outcome, answered, ended_early};
 use super::seeds::execution_seed;
 use super::{Search, SearchError};
-use crate::journal::{End, JournalError, Usage};
-use crate::oracle::EarlyEnd;
-use crate::record::{Ending, mean};
-use crate::study_folder;
-use crate::wire::{Assignment, Reply, Request, Verdict};
+use ferrotune_journal::study_folder;
+use ferrotune_journal::{End, JournalError, Usage};
+use ferrotune_oracle::EarlyEnd;
+use ferrotune_space::record::{Ending, mean};
+use ferrotune_space::wire::{Assignment, Reply, Request, Verdict};
 use std::collections::BTreeMap;
 
 /// A trial that runs.

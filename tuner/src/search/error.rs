@@ -1,10 +1,10 @@
 //! What keeps a search from beginning or going on. A failed trial is not an error: it has an ending.
 
-use crate::folder::FolderError;
-use crate::journal::JournalError;
-use crate::oracle::OracleError;
-use crate::record::Ending;
-use crate::study_folder::FileError;
+use ferrotune_journal::JournalError;
+use ferrotune_journal::folder::FolderError;
+use ferrotune_journal::study_folder::FileError;
+use ferrotune_oracle::OracleError;
+use ferrotune_space::record::Ending;
 
 /// Why a search cannot begin or go on.
 #[derive(Debug, thiserror::Error)]

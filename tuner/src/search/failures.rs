@@ -2,9 +2,9 @@
 
 use super::SearchError;
 use super::outcome::{Outcome, never_reported};
-use crate::oracle::Source;
-use crate::record::{Ending, Runner, TrialRecord};
-use crate::spec::StudySpec;
+use ferrotune_oracle::Source;
+use ferrotune_space::record::{Ending, Runner, TrialRecord};
+use ferrotune_space::spec::StudySpec;
 
 /// After this many failures in a row without an earlier success, assume that the objective itself is wrong.
 const HOPELESS: u64 = 3;
@@ -92,7 +92,7 @@ fn unreported(spec: &StudySpec, first: &TrialRecord, ending: &Ending, reports_we
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Direction, Objective};
+    use ferrotune_space::objective::{Direction, Objective};
 
     fn record(number: u64, ending: Option<Ending>) -> TrialRecord {
         TrialRecord { ending, ..TrialRecord::new(number) }

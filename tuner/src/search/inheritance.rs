@@ -2,9 +2,9 @@
 //! or nothing but what the journal knows, where a killed worker or an earlier execution has left more.
 
 use super::{Search, SearchError};
-use crate::checkpoint::checkpoint_generation;
-use crate::folder;
-use crate::study_folder::{self, file_error, link, refuse_links_of_trial, remove_leftovers};
+use ferrotune_journal::folder;
+use ferrotune_journal::study_folder::{self, file_error, link, refuse_links_of_trial, remove_leftovers};
+use ferrotune_space::checkpoint::checkpoint_generation;
 use std::fs;
 use std::io;
 use std::path::Path;

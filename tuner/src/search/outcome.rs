@@ -1,9 +1,10 @@
 //! What an objective's result means for its trial. Pure: decides from records, writes and kills nothing.
 
 use super::SearchError;
-use crate::oracle::EarlyEnd;
-use crate::record::{Ending, TrialRecord};
-use crate::spec::{Objective, StudySpec, Summary};
+use ferrotune_oracle::EarlyEnd;
+use ferrotune_space::objective::{Objective, Summary};
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::spec::StudySpec;
 use std::collections::BTreeSet;
 
 /// What is true of a trial once it runs no more.
@@ -180,7 +181,7 @@ pub(super) fn never_reported(record: &TrialRecord, objective: &Objective) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Constraint, Direction};
+    use ferrotune_space::objective::{Constraint, Direction};
 
     fn spec() -> StudySpec {
         StudySpec::new("digits", vec![Objective::new("val_accuracy", Direction::Max)])

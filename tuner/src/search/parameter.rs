@@ -2,10 +2,9 @@
 
 use super::answer::refused;
 use super::{Search, SearchError};
-use crate::given::{Values, fit};
-use crate::record::Parameter;
-use crate::space::{Distribution, Value};
-use crate::wire::Reply;
+use ferrotune_space::given::{Values, fit};
+use ferrotune_space::wire::Reply;
+use ferrotune_space::{Distribution, Parameter, Value};
 
 impl Search {
     /// Answers with the value of a parameter, which is recorded the first time, or with why it cannot have one. `place`

@@ -3,10 +3,10 @@
 
 use super::inheritance::adopt;
 use super::{Search, SearchError};
-use crate::checkpoint::checkpoint_generation;
-use crate::folder;
-use crate::journal::{Dead, End, Usage};
-use crate::study_folder::{self, file_error, refuse_links_of_trial};
+use ferrotune_journal::folder;
+use ferrotune_journal::study_folder::{self, file_error, refuse_links_of_trial};
+use ferrotune_journal::{Dead, End, Usage};
+use ferrotune_space::checkpoint::checkpoint_generation;
 
 impl Search {
     /// Takes over the trials of searches that give no sign of life any more.

@@ -1,12 +1,13 @@
 //! Reads the trials that a search takes from another study. Writes nothing, and runs no code of that study.
 
 use super::SearchError;
-use crate::analysis::ranking::ranked;
-use crate::journal::{Journal, JournalError, Study};
-use crate::record::{State, TrialRecord};
-use crate::spec::{Objective, StudySpec};
-use crate::study_folder;
-use crate::warm_start::{SourceTrial, WarmStart, folder_of};
+use ferrotune_journal::study_folder;
+use ferrotune_journal::{Journal, JournalError, Study};
+use ferrotune_oracle::analysis::ranking::ranked;
+use ferrotune_space::objective::Objective;
+use ferrotune_space::record::{State, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::warm_start::{SourceTrial, WarmStart, folder_of};
 use std::collections::BTreeMap;
 
 /// The search with what it takes from the study that its `from` names.

@@ -4,11 +4,11 @@
 use super::resident::parting;
 use super::session::{Kill, Session};
 use super::{Program, Supervisor, SupervisorError, estimate};
-use crate::event::Event;
-use crate::journal::{End, Usage};
-use crate::record::Ending;
 use crate::search::Outcome;
-use crate::wire::{Reply, Request};
+use ferrotune_journal::{End, Usage};
+use ferrotune_space::event::Event;
+use ferrotune_space::record::Ending;
+use ferrotune_space::wire::{Reply, Request};
 use std::time::Instant;
 
 impl Supervisor<'_> {

@@ -1,10 +1,10 @@
 //! Keeps the checkpoints of the best trials, and removes those that nobody will ask for.
 
 use super::{Supervisor, SupervisorError};
-use crate::analysis::ranking;
-use crate::record::TrialRecord;
-use crate::spec::StudySpec;
-use crate::study_folder::{self, file_error, remove_checkpoints};
+use ferrotune_journal::study_folder::{self, file_error, remove_checkpoints};
+use ferrotune_oracle::analysis::ranking;
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::spec::StudySpec;
 
 impl Supervisor<'_> {
     /// Removes the checkpoints of trials that have ended and are not among the best.
@@ -36,8 +36,9 @@ fn losers(trials: &[TrialRecord], spec: &StudySpec) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Ending;
-    use crate::spec::{Direction, Objective, Supervision};
+    use ferrotune_space::objective::{Direction, Objective};
+    use ferrotune_space::record::Ending;
+    use ferrotune_space::spec::Supervision;
 
     #[test]
     fn only_the_best_and_those_that_may_go_on_keep_their_checkpoints() {

@@ -7,9 +7,9 @@ use super::files::read_error;
 use super::plugin::Plugin;
 use super::trust::hexadecimal;
 use crate::process::Library;
-use crate::spec::StudySpec;
-use crate::study_folder::{LIBRARIES, LIBRARY};
+use ferrotune_journal::study_folder::{LIBRARIES, LIBRARY};
 use ferrotune_machine::memory_file;
+use ferrotune_space::spec::StudySpec;
 use sha2::{Digest as _, Sha256};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -114,7 +114,8 @@ pub(super) fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Direction, Objective, Supervision};
+    use ferrotune_space::objective::{Direction, Objective};
+    use ferrotune_space::spec::Supervision;
     use std::fs;
     use std::os::fd::AsRawFd as _;
 

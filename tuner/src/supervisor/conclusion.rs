@@ -2,11 +2,11 @@
 
 use super::session::{Ended, Kill, Session};
 use super::{Supervisor, SupervisorError};
-use crate::event::Event;
-use crate::journal::{End, Usage};
 use crate::process::Exit;
-use crate::record::Ending;
 use crate::search::{Obstacle, Outcome};
+use ferrotune_journal::{End, Usage};
+use ferrotune_space::event::Event;
+use ferrotune_space::record::Ending;
 use std::time::Instant;
 
 impl Supervisor<'_> {

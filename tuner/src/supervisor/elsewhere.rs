@@ -3,9 +3,9 @@
 
 use super::token::Token;
 use super::{Supervisor, SupervisorError};
-use crate::event::{Finish, Running};
-use crate::folder;
-use crate::study_folder::{WORKERS, file_error};
+use ferrotune_journal::folder;
+use ferrotune_journal::study_folder::{WORKERS, file_error};
+use ferrotune_space::event::{Finish, Running};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};

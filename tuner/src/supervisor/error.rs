@@ -1,11 +1,11 @@
 //! What keeps a search with processes from beginning or going on. A failed trial is not an error: it has an ending.
 
 use super::publication::PublicationError;
-use crate::folder::FolderError;
-use crate::journal::JournalError;
 use crate::process::ProcessError;
 use crate::search::SearchError;
-use crate::study_folder::FileError;
+use ferrotune_journal::JournalError;
+use ferrotune_journal::folder::FolderError;
+use ferrotune_journal::study_folder::FileError;
 use ferrotune_machine::format::bytes;
 use std::io;
 use std::path::PathBuf;

@@ -5,8 +5,8 @@
 //! trials ran out of memory that had no more of the former and no less of the latter, as the law explains, and where none
 //! that had as much has fitted. Nothing is extrapolated: what those trials took is what this one would take at least.
 
-use crate::record::{Ending, Parameter, TrialRecord};
-use crate::space::{Distribution, Value};
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::{Distribution, Parameter, Value};
 use std::collections::BTreeMap;
 
 /// So many trials that ran out of memory must agree.

@@ -5,10 +5,10 @@ use super::Supervisor;
 use super::remaining::{self, Course};
 use super::session::Session;
 use super::standing::{self, standing};
-use crate::event::{Event, Progress, Running, Status};
-use crate::record::TrialRecord;
-use crate::study_folder::STATUS;
+use ferrotune_journal::study_folder::STATUS;
 use ferrotune_machine::memory::own_resident_bytes;
+use ferrotune_space::event::{Event, Progress, Running, Status};
+use ferrotune_space::record::TrialRecord;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -218,7 +218,7 @@ mod tests {
             watcher.send(&progress(more));
         }
         assert!(watcher.noted == since || since.is_some_and(|since| since.elapsed() >= STATUS_INTERVAL));
-        watcher.send(&Event::Finished { reason: crate::event::Finish::MaxTrials });
+        watcher.send(&Event::Finished { reason: ferrotune_space::event::Finish::MaxTrials });
         assert_eq!(done()?, Some(49));
         assert_eq!(events.iter().filter(|byte| **byte == b'\n').count(), 50);
         Ok(())

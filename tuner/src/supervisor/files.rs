@@ -3,10 +3,12 @@
 
 use super::SupervisorError;
 use super::code::CHUNK_BYTES;
-use crate::folder::{self, removed};
-use crate::journal::Journal;
-use crate::spec::{StudySpec, Supervision};
-use crate::study_folder::{self, LIBRARIES, LIBRARY, OUTPUT, SHARED, file_error, is_same_file, refuse_links_of_trial};
+use ferrotune_journal::Journal;
+use ferrotune_journal::folder::{self, removed};
+use ferrotune_journal::study_folder::{
+    self, LIBRARIES, LIBRARY, OUTPUT, SHARED, file_error, is_same_file, refuse_links_of_trial,
+};
+use ferrotune_space::spec::{StudySpec, Supervision};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Seek as _};
 use std::path::{Path, PathBuf};

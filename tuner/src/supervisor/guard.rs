@@ -3,8 +3,8 @@
 
 use super::session::Kill;
 use crate::process::{Budget, MOST_TASKS, Reach, Shortage, SignalReader};
-use crate::record::Ending;
 use ferrotune_machine::process_tree::Held;
+use ferrotune_space::record::Ending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 

@@ -9,11 +9,11 @@ mod restore;
 pub(super) use restore::restore;
 
 use super::SupervisorError;
-use crate::checkpoint::checkpoint_generation;
-use crate::folder;
-use crate::seed;
-use crate::spec::StudySpec;
-use crate::study_folder::{JOURNAL, LIBRARIES, LIBRARY, SHARED, TRIALS, file_error, of_trial};
+use ferrotune_journal::folder;
+use ferrotune_journal::study_folder::{JOURNAL, LIBRARIES, LIBRARY, SHARED, TRIALS, file_error, of_trial};
+use ferrotune_space::checkpoint::checkpoint_generation;
+use ferrotune_space::seed;
+use ferrotune_space::spec::StudySpec;
 use guard::Place;
 use std::collections::BTreeSet;
 use std::fs::{self, File};

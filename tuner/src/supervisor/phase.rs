@@ -1,7 +1,7 @@
 //! Where a search is between its first trial and its last, as a pure state machine: it begins trials, or it stops.
 
-use crate::event::Finish;
 use crate::search::SearchError;
+use ferrotune_space::event::Finish;
 use std::time::{Duration, Instant};
 
 /// How long a trial may go on at least after the search begins to stop, to come to its next report.

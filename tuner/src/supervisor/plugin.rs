@@ -4,7 +4,7 @@
 
 use super::code::sealed;
 use crate::process::Library;
-use crate::wire::PluginCopy;
+use ferrotune_space::wire::PluginCopy;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;

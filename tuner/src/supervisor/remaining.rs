@@ -4,8 +4,8 @@
 //! that go on, so whole trainings and shortened ones are counted apart.
 
 use super::standing;
-use crate::record::{State, TrialRecord};
-use crate::spec::StudySpec;
+use ferrotune_space::record::{State, TrialRecord};
+use ferrotune_space::spec::StudySpec;
 
 /// So many of the last trials count: a search moves to parameters that cost more, or less, than the first ones.
 const RECENT: usize = 20;

@@ -4,11 +4,11 @@
 use super::session::Session;
 use super::{Supervisor, SupervisorError};
 use crate::process::{self, ExclusiveDevice, Settled, Worker};
-use crate::record::{DeviceUse, Ending};
 use crate::search::Outcome;
-use crate::spec::Supervision;
-use crate::wire::{Reply, Request, Verdict};
 use ferrotune_machine::format::bytes;
+use ferrotune_space::record::{DeviceUse, Ending};
+use ferrotune_space::spec::Supervision;
+use ferrotune_space::wire::{Reply, Request, Verdict};
 use std::time::{Duration, Instant};
 
 /// A device that has more memory in use than this beyond what it had before the worker's first trial has a leak.

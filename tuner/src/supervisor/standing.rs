@@ -1,11 +1,12 @@
 //! What a study holds, as the progress of a search: from its records alone, whether a search runs or not.
 
-use crate::analysis::ranking;
-use crate::event::{Front, Progress};
-use crate::oracle;
-use crate::record::{State, TrialRecord};
-use crate::space::has_asked_all;
-use crate::spec::{Objective, StudySpec};
+use ferrotune_oracle::analysis::ranking;
+use ferrotune_oracle::inferred::has_asked_all;
+use ferrotune_oracle::parameters_in;
+use ferrotune_space::event::{Front, Progress};
+use ferrotune_space::objective::Objective;
+use ferrotune_space::record::{State, TrialRecord};
+use ferrotune_space::spec::StudySpec;
 use std::collections::BTreeSet;
 
 /// Where a study stands while no search of it runs. It does not say how long its last search took.
@@ -46,7 +47,7 @@ fn unasked(trials: &[TrialRecord], spec: &StudySpec) -> Vec<String> {
     let of_source = spec.warm_start.as_ref().map(|warm_start| &warm_start.best);
     let enqueued = trials.iter().filter(|trial| trial.ending.is_some() && Some(&trial.preset) != of_source);
     let enqueued = enqueued.flat_map(|trial| trial.preset.keys());
-    let of_oracle = oracle::parameters_in(&spec.oracle);
+    let of_oracle = parameters_in(&spec.oracle);
     let given = spec.given.names().chain(of_oracle).chain(enqueued.map(String::as_str));
     let unasked: BTreeSet<&str> = given.filter(|name| !is_asked(name)).collect();
     unasked.into_iter().map(str::to_owned).collect()

@@ -4,8 +4,8 @@
 use super::SupervisorError;
 use super::publication::PublicationError;
 use super::trust::hexadecimal;
-use crate::folder;
-use crate::study_folder::file_error;
+use ferrotune_journal::folder;
+use ferrotune_journal::study_folder::file_error;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use std::fs::{self, OpenOptions};

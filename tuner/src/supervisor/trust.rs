@@ -2,8 +2,8 @@
 //! folder and never in a study, for a study's folder may come from anyone. Runs nothing.
 
 use super::SupervisorError;
-use crate::folder;
-use crate::study_folder::file_error;
+use ferrotune_journal::folder;
+use ferrotune_journal::study_folder::file_error;
 use sha2::{Digest as _, Sha256};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};

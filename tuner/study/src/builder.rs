@@ -2,11 +2,11 @@
 
 use crate::processes::is_in_objective;
 use crate::{Callback, Objective, Place, Study, StudyError, Value};
-use ferrotune_tuner::journal::{JournalError, StorageUrl};
-use ferrotune_tuner::oracle;
+use ferrotune_journal::{JournalError, StorageUrl};
+use ferrotune_space::objective::{Constraint, Direction};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::warm_start::is_path;
 use ferrotune_tuner::process::Role;
-use ferrotune_tuner::spec::{Constraint, Direction, StudySpec};
-use ferrotune_tuner::warm_start::is_path;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -263,7 +263,7 @@ impl StudyBuilder {
         if let Some(option) = self.needs_processes.filter(|_| self.is_in_process) {
             return Err(StudyError::NeedsProcesses { option });
         }
-        oracle::create(&self.spec)?;
+        ferrotune_oracle::create(&self.spec)?;
         if let Some(storage) = &self.spec.storage {
             StorageUrl::parse(storage).map_err(JournalError::from)?.remember_password();
         }

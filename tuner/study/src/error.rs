@@ -1,10 +1,10 @@
 //! Why a study cannot be built or run. A failed trial is not an error: its record has an ending.
 
+use ferrotune_journal::JournalError;
+use ferrotune_oracle::OracleError;
+use ferrotune_space::event::Finish;
 use ferrotune_trial::TrialError;
-use ferrotune_tuner::event::Finish;
 use ferrotune_tuner::in_process::SearchError;
-use ferrotune_tuner::journal::JournalError;
-use ferrotune_tuner::oracle::OracleError;
 use std::io;
 
 /// Why a study cannot be built or run.

@@ -2,10 +2,10 @@
 
 use crate::callback::{began, ended, tell};
 use crate::{Callback, Control, Ending, Finish, ObjectiveValue, Parameter, Result, StudyError, Trial, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::wire::{Reply, Request};
 use ferrotune_trial::SupervisorClient;
 use ferrotune_tuner::in_process::{Begun, InProcessSearch, SearchError, Writing};
-use ferrotune_tuner::spec::StudySpec;
-use ferrotune_tuner::wire::{Reply, Request};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;

@@ -31,17 +31,17 @@ mod processes;
 pub use builder::StudyBuilder;
 pub use callback::{Callback, Control};
 pub use error::StudyError;
+pub use ferrotune_space::event::Finish;
+pub use ferrotune_space::objective::{Direction, Objective};
+pub use ferrotune_space::record::{Ending, State, TrialRecord};
+pub use ferrotune_space::{Distribution, Parameter, Scale, Value};
 pub use ferrotune_trial::{Error, FixedTrial, FixedValues, ObjectiveValue, Result, Trial};
-pub use ferrotune_tuner::event::Finish;
-pub use ferrotune_tuner::record::{Ending, Parameter, State, TrialRecord};
-pub use ferrotune_tuner::space::{Distribution, Scale, Value};
-pub use ferrotune_tuner::spec::{Direction, Objective};
 
-use ferrotune_tuner::analysis::ranking::best;
+use ferrotune_journal::Journal;
+use ferrotune_oracle::analysis::ranking::best;
+use ferrotune_space::spec::StudySpec;
 use ferrotune_tuner::in_process::InProcessSearch;
-use ferrotune_tuner::journal::Journal;
 use ferrotune_tuner::process::run_trials;
-use ferrotune_tuner::spec::StudySpec;
 use in_process::OpenStudy;
 use std::path::PathBuf;
 
@@ -204,7 +204,7 @@ impl Study {
             return Ok(study.trials());
         }
         match Journal::read(&self.folder()) {
-            Err(ferrotune_tuner::journal::JournalError::Missing { .. }) => Ok(Vec::new()),
+            Err(ferrotune_journal::JournalError::Missing { .. }) => Ok(Vec::new()),
             study => Ok(study?.trials),
         }
     }

@@ -2,10 +2,10 @@
 
 use crate::callback::{began, ended, tell};
 use crate::{Callback, Control, Ending, Finish, StudyError, TrialRecord};
-use ferrotune_tuner::event::Event;
-use ferrotune_tuner::journal::Journal;
+use ferrotune_journal::Journal;
+use ferrotune_space::event::Event;
+use ferrotune_space::spec::StudySpec;
 use ferrotune_tuner::process::{OWN_PROGRAM, ROLE_VARIABLE, Role, set_up_worker};
-use ferrotune_tuner::spec::StudySpec;
 use ferrotune_tuner::supervisor::main_of_program;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;

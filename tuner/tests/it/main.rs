@@ -1,29 +1,9 @@
-//! Contracts of the search space, the oracles and the journal. Starts no worker.
+//! Contracts of searches in the caller's own process. Starts no worker.
 
-mod evolution;
-mod exhaustion;
-mod first_trials;
-mod forecast;
-mod given;
-mod hyperband;
-mod inferred_space;
-mod journal;
-mod journal_damage;
-mod learning;
-mod noise;
-mod objectives;
-mod oracle;
 mod other_writers;
-mod pruner;
-mod record;
-mod schedules;
-mod settings;
-mod side_by_side;
-mod simulation;
-mod space;
-mod warm_start;
 
-use ferrotune_tuner::spec::{Direction, Objective, StudySpec};
+use ferrotune_space::objective::{Direction, Objective};
+use ferrotune_space::spec::StudySpec;
 
 /// A search that maximises `accuracy` in ten trials with seed 7.
 fn spec(oracle: &str) -> StudySpec {

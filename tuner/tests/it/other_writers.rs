@@ -1,20 +1,34 @@
 //! A study whose journal Optuna writes during the search: the contract of the file, with a writer that does as
 //! `JournalFileBackend` does. The real Optuna is in `tests/test_optuna.py`.
 
-use crate::journal::{end, metrics, open};
 use crate::spec;
-use ferrotune_tuner::event::Finish;
+use ferrotune_journal::{End, Journal, JournalError, Usage};
+use ferrotune_space::event::Finish;
+use ferrotune_space::record::{Ending, Runner, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::wire::{Reply, Request};
+use ferrotune_space::{Distribution, Scale, Value};
 use ferrotune_tuner::in_process::{Begun, InProcessSearch, Writing};
-use ferrotune_tuner::journal::Journal;
-use ferrotune_tuner::record::{Ending, Runner, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::spec::StudySpec;
-use ferrotune_tuner::wire::{Reply, Request};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn open(folder: &Path) -> Result<Journal, JournalError> {
+    Journal::open(folder, &spec("random"))
+}
+
+fn end(journal: &mut Journal, record: &TrialRecord) {
+    let (values, executions) = (record.values.clone(), record.executions.clone());
+    let end = End { ending: record.ending.clone().expect("it has ended"), values, executions };
+    journal.trial_ended(record.number, Usage::of(record), end).expect("ended");
+}
+
+fn metrics(values: &[(&str, Option<f64>)]) -> BTreeMap<String, Option<f64>> {
+    values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+}
 
 /// Optuna's range of `x`.
 const UNIT: &str =

@@ -1,7 +1,7 @@
 //! The trial's requests to its supervisor: over the socket that is the worker's standard input, or in the same process.
 
 use crate::error::TrialError;
-use ferrotune_tuner::wire::{Assignment, Reply, Request};
+use ferrotune_space::wire::{Assignment, Reply, Request};
 use std::fmt::Debug;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Write as _};

@@ -49,7 +49,7 @@ pub use any_error::{BoxError, Error, located, place_in};
 pub use connection::SupervisorClient;
 pub use device::{connect, connected, count_cores, open_cores, open_cores_across, open_device};
 pub use error::{Result, TrialError};
-pub use ferrotune_tuner::seed::derived as derived_seed;
+pub use ferrotune_space::seed::derived as derived_seed;
 pub use optim::AdamW;
 #[cfg(feature = "plugins")]
 pub use origin::{calls_to, witness_errors};

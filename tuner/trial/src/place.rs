@@ -6,7 +6,7 @@ use std::panic::Location;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use ferrotune_tuner::spec::ItemLines;
+use ferrotune_space::spec::ItemLines;
 
 /// The lines of a cell's objective in the compiled file.
 #[derive(Debug)]

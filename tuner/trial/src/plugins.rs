@@ -10,7 +10,7 @@ use candle_core::random::{Draws, with_draws};
 use candle_core::{Device, anomaly};
 use ferrotune_devices::pjrt::{Client, Plugin};
 use ferrotune_devices::{Cluster, Machine, find_plugin, fork, open_jointly};
-use ferrotune_tuner::wire::{BUDGET_VARIABLE, PluginCopy};
+use ferrotune_space::wire::{BUDGET_VARIABLE, PluginCopy};
 use ferrotune_xla::{Options, identity};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

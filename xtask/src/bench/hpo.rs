@@ -162,7 +162,7 @@ fn searches(root: &Path, environment: &Environment, row: &Row, most: u32, proble
             bench
         } else {
             let mut bench = cargo(root);
-            bench.args(["bench", "--quiet", "--package", "ferrotune-tuner", "--bench", "hpo", "--"]);
+            bench.args(["bench", "--quiet", "--package", "ferrotune-oracle", "--bench", "hpo", "--"]);
             bench
         };
         step::output(bench.args([row.sampler, &first, &seeds]).args(problems).args(["--trials", &trials]))
@@ -173,7 +173,7 @@ fn searches(root: &Path, environment: &Environment, row: &Row, most: u32, proble
 /// What the bench of speed says, in one line.
 fn speed(root: &Path, what: &str, words: &[&str]) -> Result<String> {
     let mut bench = cargo(root);
-    bench.args(["bench", "--quiet", "--package", "ferrotune-tuner", "--bench"]).args(words);
+    bench.args(["bench", "--quiet", "--package", "ferrotune-oracle", "--bench"]).args(words);
     Ok(step::step(what, || step::output(&mut bench))?.trim().to_owned())
 }
 

@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn unsafe_code_stays_in_its_modules() {
         let source = "//! x\nfn f() { unsafe { g() } }\n";
-        assert_eq!(complaints("tuner/src/space.rs", source), 1);
+        assert_eq!(complaints("tuner/src/search.rs", source), 1);
         assert_eq!(complaints("tuner/src/process.rs", source), 0);
         assert_eq!(complaints("tuner/src/process/worker.rs", source), 0);
         assert_eq!(complaints("tuner/src/processes.rs", source), 1);

@@ -2,15 +2,37 @@
 
 /// Packages whose processes live as long as the notebook or a search, and so must never open a device.
 pub(super) const HOSTS: [&str; 2] = ["ferrotune", "ferrotune-tuner"];
-pub(super) const MAGICS: &str = "ferrotune-magics";
+
+/// A crate that does no IO of its own, and so needs few others.
+pub(super) struct Plain {
+    pub(super) package: &'static str,
+    /// All that it depends on.
+    needs: &'static [&'static str],
+    /// What it does.
+    duty: &'static str,
+}
+
+pub(super) const PLAIN: [Plain; 3] = [
+    Plain {
+        package: "ferrotune-magics",
+        needs: &["ferrotune-space", "ra-ap-rustc_lexer", "strsim", "thiserror"],
+        duty: "magics only parse",
+    },
+    Plain {
+        package: "ferrotune-oracle",
+        needs: &["ferrotune-space", "libm", "rand", "rand_pcg", "serde", "sobol_burley", "strsim", "thiserror"],
+        duty: "oracles only compute",
+    },
+    Plain {
+        package: "ferrotune-space",
+        needs: &["ferrotune-machine", "getrandom", "serde", "serde_json", "thiserror"],
+        duty: "it is plain data, which the prelude is built with on the user's machine",
+    },
+];
 
 /// Prefixes of the names of crates that compute or link devices. `ferrotune-devices` is not one of them: it loads a plugin,
 /// and the program does this only in a separate process (`ferrotune probe`).
 const DEVICE_CRATES: [&str; 5] = ["candle", "cudarc", "ferrotune-prelude", "ferrotune-trial", "pjrt"];
-/// The only dependencies that parsing needs.
-const MAGICS_NEEDS: [&str; 4] = ["ferrotune-tuner", "ra-ap-rustc_lexer", "strsim", "thiserror"];
-/// The only modules of the tuner that magics use: the description of a search.
-const DESCRIPTION: [&str; 3] = ["given::", "space::", "spec::"];
 
 /// Complains about device crates in a package's `cargo tree`.
 pub(super) fn forbidden(package: &str, tree: &str) -> Vec<String> {
@@ -19,20 +41,13 @@ pub(super) fn forbidden(package: &str, tree: &str) -> Vec<String> {
     forbidden.map(complaint).collect()
 }
 
-/// Complains about direct dependencies of magics that could do IO.
-pub(super) fn foreign_to_magics(tree: &str) -> Vec<String> {
-    let foreign = names(tree).filter(|name| *name != MAGICS && !MAGICS_NEEDS.contains(name));
-    foreign.map(|name| format!("{MAGICS} depends on {name}; magics only parse, and need {MAGICS_NEEDS:?}")).collect()
-}
-
-/// Uses of the tuner in a file of magics that could do IO.
-pub(super) fn tuner_in_magics(path: &str, source: &str) -> Vec<String> {
-    let uses = source.split("ferrotune_tuner::").skip(1).filter(|_| path.starts_with("magics/src/"));
-    let foreign = uses.filter(|rest| !DESCRIPTION.iter().any(|module| rest.starts_with(module)));
-    let name = |rest: &str| rest.lines().next().unwrap_or_default().to_owned();
-    foreign
-        .map(|rest| format!("{path} uses ferrotune_tuner::{}; magics only use {DESCRIPTION:?}", name(rest)))
-        .collect()
+impl Plain {
+    /// Complains about direct dependencies beyond those that the crate needs.
+    pub(super) fn foreign(&self, tree: &str) -> Vec<String> {
+        let Plain { package, needs, duty } = self;
+        let foreign = names(tree).filter(|name| name != package && !needs.contains(name));
+        foreign.map(|name| format!("{package} depends on {name}; {duty}, and needs {needs:?}")).collect()
+    }
 }
 
 fn names(tree: &str) -> impl Iterator<Item = &str> {
@@ -53,14 +68,8 @@ mod tests {
     #[test]
     fn magics_may_match_strings_and_name_errors() {
         let tree = "ferrotune-magics v0.1.0 (x)\nstrsim v0.11.1\nthiserror v2.0.0\n";
-        assert!(foreign_to_magics(tree).is_empty());
-        assert_eq!(foreign_to_magics(&format!("{tree}tokio v1.0.0\n")).len(), 1);
-    }
-
-    #[test]
-    fn magics_use_nothing_of_the_tuner_but_the_description_of_a_search() {
-        let uses = "use ferrotune_tuner::spec::StudySpec;\nuse ferrotune_tuner::{journal, spec};\n";
-        assert_eq!(tuner_in_magics("magics/src/values.rs", uses).len(), 1);
-        assert!(tuner_in_magics("kernel/src/engine.rs", uses).is_empty());
+        let [magics, ..] = PLAIN;
+        assert!(magics.foreign(tree).is_empty());
+        assert_eq!(magics.foreign(&format!("{tree}tokio v1.0.0\n")).len(), 1);
     }
 }

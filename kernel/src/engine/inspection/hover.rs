@@ -9,7 +9,7 @@ const PATHS: [(&str, &str); 7] = [
     ("ferrotune_devices", "ferrotune::devices"),
     ("ferrotune_display", "ferrotune::display"),
     ("ferrotune_nn", "ferrotune::nn"),
-    ("ferrotune_tuner", "ferrotune"),
+    ("ferrotune_space", "ferrotune"),
     ("ferrotune_xla", "ferrotune::xla"),
 ];
 /// Modules of these crates that cells can name.

@@ -3,11 +3,10 @@
 use super::Knowledge;
 use crate::engine::{files, studies};
 use ferrotune_magics::Values;
+use ferrotune_oracle::pruner::Pruner;
+use ferrotune_oracle::terminator::Terminator;
 use ferrotune_results::export::Format;
 use ferrotune_results::plot::Plot;
-use ferrotune_tuner::oracle;
-use ferrotune_tuner::pruner::Pruner;
-use ferrotune_tuner::terminator::Terminator;
 
 impl Knowledge {
     /// The values that begin like `word`, sorted.
@@ -15,7 +14,7 @@ impl Knowledge {
         let names: Vec<String> = match values {
             Values::Any => Vec::new(),
             Values::Words(words) => owned(words.iter().copied()),
-            Values::Oracle => owned(oracle::names()),
+            Values::Oracle => owned(ferrotune_oracle::names()),
             Values::Pruner => owned(Pruner::names()),
             Values::Terminator => owned(Terminator::NAMES),
             Values::Plot => owned(Plot::names()),

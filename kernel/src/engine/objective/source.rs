@@ -6,7 +6,7 @@
 //! variables do not count, nor do the versions of crates.
 
 use crate::compile::Text;
-use ferrotune_tuner::spec::StudySpec;
+use ferrotune_space::spec::StudySpec;
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use serde_json::json;
@@ -115,7 +115,7 @@ fn hex<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ferrotune_tuner::spec::{Direction, Objective};
+    use ferrotune_space::objective::{Direction, Objective};
 
     const OBJECTIVE: &str = "|trial| { let x: f64 = trial.float(\"x\", 0.0..=1.0).get()?; Ok(loss(&Model { x })) }";
     const ITEMS: &str = "use std::f64::consts::PI;

@@ -4,10 +4,10 @@ use crate::compile::CRATES;
 use crate::engine::files::expanded;
 use crate::engine::link::TuneRequest;
 use anyhow::{Context, Result};
+use ferrotune_journal::StorageUrl;
 use ferrotune_magics::Resume;
-use ferrotune_tuner::journal::StorageUrl;
-use ferrotune_tuner::spec::{StudySpec, Supervision};
-use ferrotune_tuner::warm_start::is_path;
+use ferrotune_space::spec::{StudySpec, Supervision};
+use ferrotune_space::warm_start::is_path;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

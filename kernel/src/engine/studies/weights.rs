@@ -1,12 +1,12 @@
 //! Finds the checkpoint of a trial with the weights that gave its value, or those that come closest.
 
 use anyhow::{Context, Result};
+use ferrotune_journal::Study;
+use ferrotune_journal::study_folder;
 use ferrotune_results::{best::Weights, number};
-use ferrotune_tuner::checkpoint::{checkpoint_generation, step_of};
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::spec::Summary;
-use ferrotune_tuner::study_folder;
+use ferrotune_space::checkpoint::{checkpoint_generation, step_of};
+use ferrotune_space::objective::Summary;
+use ferrotune_space::record::TrialRecord;
 use ferrotune_tuner::supervisor::refuse_links_of_trial;
 use std::fs;
 use std::io;

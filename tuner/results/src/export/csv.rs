@@ -1,7 +1,7 @@
 //! CSV by RFC 4180: a header, a row for each trial, every number with all its digits.
 
 use super::fields::{Values, fields};
-use ferrotune_tuner::journal::Study;
+use ferrotune_journal::Study;
 
 /// The line end of the RFC.
 const END: &str = "\r\n";

@@ -4,8 +4,8 @@
 use crate::columns::times;
 use crate::values::{ending, metric_names, parameter_names, state_name};
 use chrono::{DateTime, SecondsFormat, Utc};
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::space::Value;
+use ferrotune_journal::Study;
+use ferrotune_space::Value;
 use std::collections::BTreeSet;
 
 /// One column, with an optional value for each trial.

@@ -6,8 +6,8 @@ use crate::listing::Listing;
 use crate::plot::Plot;
 use crate::values::{keeps_constraints, state_name, winners};
 use ferrotune_display::escape;
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::State;
+use ferrotune_journal::Study;
+use ferrotune_space::record::State;
 
 const STYLE: &str = "body{font:14px sans-serif;margin:2em;max-width:90em;color-scheme:light dark;\
 --jp-content-font-color1:CanvasText}\

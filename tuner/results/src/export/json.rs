@@ -3,9 +3,9 @@
 use crate::columns::times;
 use crate::values::state_name;
 use chrono::SecondsFormat;
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::spec::Direction;
+use ferrotune_journal::Study;
+use ferrotune_space::objective::Direction;
+use ferrotune_space::record::TrialRecord;
 use serde_json::{Map, Value, json};
 
 pub(super) fn text(study: &Study) -> String {

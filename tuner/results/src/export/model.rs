@@ -2,10 +2,10 @@
 //! the checkpoint holds: the optimiser's state, counters, and gaps.
 
 use crate::ResultsError;
-use ferrotune_tuner::checkpoint::STEP;
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::space::Value;
+use ferrotune_journal::Study;
+use ferrotune_space::Value;
+use ferrotune_space::checkpoint::STEP;
+use ferrotune_space::record::TrialRecord;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::ops::Range;

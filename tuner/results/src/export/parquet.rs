@@ -2,7 +2,7 @@
 
 use super::fields::{Values, fields};
 use crate::ResultsError;
-use ferrotune_tuner::journal::Study;
+use ferrotune_journal::Study;
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;

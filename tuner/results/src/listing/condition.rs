@@ -2,8 +2,8 @@
 
 use crate::ResultsError;
 use crate::columns::{Cell, Column};
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::TrialRecord;
+use ferrotune_journal::Study;
+use ferrotune_space::record::TrialRecord;
 use std::cmp::Ordering;
 
 /// The separator between conditions that must all hold.

@@ -6,8 +6,8 @@ use super::{MOST_MARKS, joined, label, metric, thinned, title};
 use crate::ResultsError;
 use crate::chart::{Cell, Chart, Colour, Layer, Marks, Panel, Point, Scale, Shades, extent};
 use crate::values::finished;
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::TrialRecord;
+use ferrotune_journal::Study;
+use ferrotune_space::record::TrialRecord;
 
 /// Cells along an axis of numbers.
 const CELLS: usize = 24;

@@ -4,8 +4,8 @@ use super::{MOST_MARKS, metric, title};
 use crate::ResultsError;
 use crate::chart::{Axis, Chart, Colour, Layer, Line, Marks, Panel, Scale, between, extent};
 use crate::values::finished;
-use ferrotune_tuner::analysis::empirical_distribution;
-use ferrotune_tuner::journal::Study;
+use ferrotune_journal::Study;
+use ferrotune_oracle::analysis::empirical_distribution;
 
 pub(super) fn chart(study: &Study, objective: usize) -> Result<Chart, ResultsError> {
     let values: Vec<f64> = finished(study, objective)?.into_iter().map(|(_, value)| value).collect();

@@ -4,7 +4,7 @@ use super::{MOST_MARKS, label, metric, thinned, title};
 use crate::ResultsError;
 use crate::chart::{Axis, Chart, Colour, Layer, Line, Marks, Panel, Point, Scale};
 use crate::values::{finished, keeps_constraints};
-use ferrotune_tuner::journal::Study;
+use ferrotune_journal::Study;
 
 pub(super) fn chart(study: &Study, objective: usize) -> Result<Chart, ResultsError> {
     let (metric, direction) = (metric(study, objective), study.spec.objectives[objective].direction);

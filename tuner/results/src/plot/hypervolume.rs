@@ -5,9 +5,9 @@ use super::{MOST_MARKS, thinned, title};
 use crate::ResultsError;
 use crate::chart::{Axis, Chart, Colour, Layer, Line, Marks, Panel, Point, Scale};
 use crate::values::{finished, finished_value, keeps_constraints};
-use ferrotune_tuner::analysis::hypervolume::hypervolume;
-use ferrotune_tuner::analysis::pareto;
-use ferrotune_tuner::journal::Study;
+use ferrotune_journal::Study;
+use ferrotune_oracle::analysis::hypervolume::hypervolume;
+use ferrotune_oracle::analysis::pareto;
 
 pub(super) fn chart(study: &Study) -> Result<Chart, ResultsError> {
     let objectives = &study.spec.objectives;
@@ -16,7 +16,7 @@ pub(super) fn chart(study: &Study) -> Result<Chart, ResultsError> {
         return Err(ResultsError::TooLittle { study: study.spec.project.clone(), need });
     }
     let losses = |trial| {
-        let loss = |(index, objective): (usize, &ferrotune_tuner::spec::Objective)| {
+        let loss = |(index, objective): (usize, &ferrotune_space::objective::Objective)| {
             Some(objective.direction.loss(finished_value(trial, index)?))
         };
         objectives.iter().enumerate().map(loss).collect::<Option<Vec<f64>>>()

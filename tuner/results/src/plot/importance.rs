@@ -4,8 +4,8 @@ use super::{importances, metric, parameter, title};
 use crate::ResultsError;
 use crate::chart::{Axis, Bar, Chart, Colour, Layer, Marks, Panel, Scale};
 use crate::values::{finished, finished_value};
-use ferrotune_tuner::importance::fanova::{Fanova, fanova};
-use ferrotune_tuner::journal::Study;
+use ferrotune_journal::Study;
+use ferrotune_oracle::importance::fanova::{Fanova, fanova};
 
 /// A pair of parameters with a smaller share of the variance is not drawn: of a hundred trials it may be chance.
 const LEAST_SHARE: f64 = 0.05;

@@ -6,7 +6,7 @@ use crate::ResultsError;
 use crate::chart::{Axis, Chart, Colour, Layer, Line, Marks, Panel, Point, Scale, Shades, extent};
 use crate::number::significant;
 use crate::values::{finished, keeps_constraints};
-use ferrotune_tuner::journal::Study;
+use ferrotune_journal::Study;
 
 /// More lines are not readable.
 const MOST_LINES: usize = 400;

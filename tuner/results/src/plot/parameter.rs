@@ -5,9 +5,9 @@ use crate::ResultsError;
 use crate::chart::{Axis, Scale};
 use crate::columns::numeric;
 use crate::values::parameter_names;
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::space::{self, Distribution, Value};
+use ferrotune_journal::Study;
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::{Distribution, Value};
 
 /// The axis of one parameter.
 pub(super) struct ParameterAxis {
@@ -26,7 +26,9 @@ impl ParameterAxis {
         let scale = match numbers {
             Some(numbers) => {
                 let is_log = |distribution: &Distribution| match distribution {
-                    Distribution::Int { scale, .. } | Distribution::Float { scale, .. } => *scale == space::Scale::Log,
+                    Distribution::Int { scale, .. } | Distribution::Float { scale, .. } => {
+                        *scale == ferrotune_space::Scale::Log
+                    }
                     Distribution::Choice { .. } => false,
                 };
                 let log = parameters.iter().any(|parameter| is_log(&parameter.distribution));

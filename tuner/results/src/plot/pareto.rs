@@ -4,9 +4,9 @@ use super::{MOST_MARKS, label, metric, thinned, title};
 use crate::ResultsError;
 use crate::chart::{Axis, Chart, Colour, Layer, Marks, Panel, Point, Scale};
 use crate::values::{finished, finished_value};
-use ferrotune_tuner::analysis::ranking;
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::TrialRecord;
+use ferrotune_journal::Study;
+use ferrotune_oracle::analysis::ranking;
+use ferrotune_space::record::TrialRecord;
 use std::collections::BTreeSet;
 
 pub(super) fn chart(study: &Study) -> Result<Chart, ResultsError> {

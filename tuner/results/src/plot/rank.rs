@@ -6,8 +6,8 @@ use super::{MOST_MARKS, joined, label, metric, thinned, title};
 use crate::ResultsError;
 use crate::chart::{Chart, Colour, Layer, Marks, Panel, Point, Shades};
 use crate::values::finished;
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::TrialRecord;
+use ferrotune_journal::Study;
+use ferrotune_space::record::TrialRecord;
 
 /// Shows all pairs of at most this many parameters.
 const MOST: usize = 4;

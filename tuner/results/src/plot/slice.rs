@@ -5,7 +5,7 @@ use super::{MOST_MARKS, MOST_PARAMETERS, label, metric, thinned, title};
 use crate::ResultsError;
 use crate::chart::{Axis, Chart, Colour, Layer, Marks, Panel, Point, Scale, Shades};
 use crate::values::finished;
-use ferrotune_tuner::journal::Study;
+use ferrotune_journal::Study;
 
 pub(super) fn chart(study: &Study, objective: usize, named: Option<&str>) -> Result<Chart, ResultsError> {
     let finished = finished(study, objective)?;

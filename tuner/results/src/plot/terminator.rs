@@ -4,8 +4,8 @@ use super::{metric, title};
 use crate::ResultsError;
 use crate::chart::{Axis, Chart, Colour, Layer, Line, Marks, Panel, Point, Scale};
 use crate::values::finished;
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::oracle::{Judgement, judgements};
+use ferrotune_journal::Study;
+use ferrotune_oracle::{Judgement, judgements};
 
 /// Each judgement fits a model, which takes some 10 ms.
 const MOST_JUDGEMENTS: usize = 40;

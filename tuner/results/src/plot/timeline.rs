@@ -5,8 +5,8 @@ use crate::ResultsError;
 use crate::chart::{Axis, Bar, Chart, Colour, Layer, Marks, Panel, Scale};
 use crate::columns::times;
 use crate::values::{ending, state_name};
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::{State, TrialRecord};
+use ferrotune_journal::Study;
+use ferrotune_space::record::{State, TrialRecord};
 
 /// More rows are not readable.
 const MOST_ROWS: usize = 60;

@@ -3,9 +3,10 @@
 
 use super::message::Message;
 use crate::values::parameter_names;
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::{State, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Space, Value};
+use ferrotune_journal::Study;
+use ferrotune_oracle::inferred::Space;
+use ferrotune_space::record::{State, TrialRecord};
+use ferrotune_space::{Distribution, Value};
 
 /// What a summary needs for a tensor: a float of shape `[0]`.
 const NULL_TENSOR: [u8; 6] = [0x08, 0x01, 0x12, 0x02, 0x12, 0x00];

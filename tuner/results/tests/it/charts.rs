@@ -2,11 +2,11 @@
 
 use crate::study::{study, two_objectives};
 use expect_test::expect;
+use ferrotune_journal::Study;
 use ferrotune_results::ResultsError;
 use ferrotune_results::chart::{Axis, Chart, Marks, Panel, Scale};
 use ferrotune_results::plot::{Focus, Plot};
-use ferrotune_tuner::journal::Study;
-use ferrotune_tuner::record::State;
+use ferrotune_space::record::State;
 use std::collections::BTreeMap;
 
 fn text(study: &Study, plot: &str) -> Result<String, ResultsError> {

@@ -1,10 +1,11 @@
 //! A study to show: conditional parameters, every kind of ending, reported metrics, and the same on every machine.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use ferrotune_tuner::journal::{Study, Times};
-use ferrotune_tuner::record::{Ending, Parameter, TrialRecord};
-use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::spec::{Direction, Objective, StudySpec};
+use ferrotune_journal::{Study, Times};
+use ferrotune_space::objective::{Direction, Objective};
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Distribution, Parameter, Scale, Value};
 use std::collections::BTreeMap;
 
 /// A fraction that looks like chance and is none.

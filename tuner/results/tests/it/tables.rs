@@ -6,8 +6,7 @@ use ferrotune_display::Bundle;
 use ferrotune_results::listing::Listing;
 use ferrotune_results::overview::{Entry, overview};
 use ferrotune_results::{ResultsError, best, space};
-use ferrotune_tuner::record::Parameter;
-use ferrotune_tuner::space::{Distribution, Scale, Value};
+use ferrotune_space::{Distribution, Parameter, Scale, Value};
 use std::path::PathBuf;
 
 fn text(bundle: &Bundle) -> String {
@@ -160,7 +159,7 @@ fn markup_in_a_trial_is_text_in_the_table() -> Result<(), ResultsError> {
 
 #[test]
 fn best_shows_weights_and_rust() -> Result<(), ResultsError> {
-    let weights = |trial: &ferrotune_tuner::record::TrialRecord| {
+    let weights = |trial: &ferrotune_space::record::TrialRecord| {
         let path = PathBuf::from(format!("trials/{}/{}", trial.number, trial.checkpoint.as_ref()?));
         Some(best::Weights { path, note: Some("of step 5".to_owned()) })
     };

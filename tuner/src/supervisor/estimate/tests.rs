@@ -1,9 +1,11 @@
 //! Refusals over histories of searches: single ones by hand, and a thousand at random.
 
 use super::*;
-use crate::oracle::create;
-use crate::space::Scale;
-use crate::spec::{Direction, Objective, StudySpec};
+use ferrotune_oracle::create;
+use ferrotune_oracle::sampling::sample;
+use ferrotune_space::Scale;
+use ferrotune_space::objective::{Direction, Objective};
+use ferrotune_space::spec::StudySpec;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 
@@ -63,7 +65,7 @@ impl Machine {
         let mut record = TrialRecord::new(number);
         let mut bytes = self.base_bytes * (1.0 + 0.03 * (rng.random::<f64>() - 0.5));
         for (index, (name, distribution)) in self.parameters.iter().enumerate() {
-            let value = distribution.sample(rng);
+            let value = sample(distribution, rng);
             let unit = distribution.to_unit(&value).expect("a value of its own");
             bytes *= (self.doublings[index] * unit).exp2();
             if self.spike.is_some_and(|(spike, low, high)| spike == index && (low..high).contains(&unit)) {

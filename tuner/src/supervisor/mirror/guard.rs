@@ -3,11 +3,11 @@
 
 use super::super::SupervisorError;
 use super::{FIXED, WHOLE};
-use crate::checkpoint::checkpoint_generation;
-use crate::folder;
-use crate::journal::{Journal, JournalError};
-use crate::spec::StudySpec;
-use crate::study_folder::{JOURNAL, LIBRARIES, TRIALS, file_error};
+use ferrotune_journal::folder;
+use ferrotune_journal::study_folder::{JOURNAL, LIBRARIES, TRIALS, file_error};
+use ferrotune_journal::{Journal, JournalError};
+use ferrotune_space::checkpoint::checkpoint_generation;
+use ferrotune_space::spec::StudySpec;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _};

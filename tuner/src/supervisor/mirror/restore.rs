@@ -3,10 +3,10 @@
 
 use super::super::SupervisorError;
 use super::{FIXED, WHOLE, copy_all, guard, names};
-use crate::checkpoint::{checkpoint_file, checkpoint_generation};
-use crate::folder;
-use crate::journal::{self, Journal, JournalError, StudyLock};
-use crate::study_folder::{JOURNAL, LIBRARIES, TRIALS, file_error};
+use ferrotune_journal::folder;
+use ferrotune_journal::study_folder::{JOURNAL, LIBRARIES, TRIALS, file_error};
+use ferrotune_journal::{Journal, JournalError, StudyLock};
+use ferrotune_space::checkpoint::{checkpoint_file, checkpoint_generation};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
@@ -29,7 +29,7 @@ pub(in crate::supervisor) fn restore(mirror: &Path, study: &Path) -> Result<(), 
     let journals = names(mirror, guard::is_journal_copy).map_err(file_error("read the mirror", mirror))?;
     let Some(journal) = longest(journals.iter().map(|name| mirror.join(name)))? else { return Ok(()) };
     folder::create_and_sync(study).map_err(file_error("create", study))?;
-    journal::refuse_links(study)?;
+    ferrotune_journal::refuse_links(study)?;
     let name = study.file_name().unwrap_or_default().to_string_lossy();
     let _lock = StudyLock::take(study, &name)?;
     // Another search may have brought it back before the lock was taken.
@@ -80,7 +80,7 @@ fn foreign(study: &Path) -> io::Result<Option<PathBuf>> {
         if name == LIBRARIES && entry.file_type()?.is_dir() {
             is_empty_folder = fs::read_dir(entry.path())?.next().is_none();
         }
-        if name != JOURNAL && !is_empty_folder && !journal::is_lock(&entry) {
+        if name != JOURNAL && !is_empty_folder && !ferrotune_journal::is_lock(&entry) {
             return Ok(Some(entry.path()));
         }
     }

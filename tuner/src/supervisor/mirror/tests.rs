@@ -1,9 +1,10 @@
 //! A mirror beside a study, and studies that come back from one.
 
 use super::*;
-use crate::checkpoint::{checkpoint_file, checkpoint_generation};
-use crate::journal::Journal;
-use crate::spec::{Direction, Objective, StudySpec};
+use ferrotune_journal::Journal;
+use ferrotune_space::checkpoint::{checkpoint_file, checkpoint_generation};
+use ferrotune_space::objective::{Direction, Objective};
+use ferrotune_space::spec::StudySpec;
 
 type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 

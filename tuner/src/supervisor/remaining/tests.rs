@@ -1,9 +1,9 @@
 //! Estimates in simulated searches by real oracles, against the time that each search still took.
 
 use super::*;
-use crate::oracle::{Next, Oracle, create};
-use crate::record::Ending;
-use crate::spec::{Direction, Objective};
+use ferrotune_oracle::{Next, Oracle, create};
+use ferrotune_space::objective::{Direction, Objective};
+use ferrotune_space::record::Ending;
 use std::collections::BTreeMap;
 
 /// Epochs of a whole training.

@@ -1,8 +1,8 @@
 //! What a trial decides about its search and remarks on itself, trials that were run elsewhere, and settings of oracles.
 
 use crate::in_process::{builder, parabola};
+use ferrotune_journal::Journal;
 use ferrotune_study::{Direction, Distribution, Finish, Parameter, Scale, State, Study, Trial, Value};
-use ferrotune_tuner::journal::Journal;
 
 #[test]
 fn trial_stops_the_search_for_now_and_keeps_remarks() {

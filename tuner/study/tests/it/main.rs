@@ -3,7 +3,7 @@
 
 mod additions;
 mod in_process;
-#[path = "../../../tests/it/postgres.rs"]
+#[path = "../../../journal/tests/it/postgres.rs"]
 mod postgres;
 mod processes;
 mod storage;

@@ -1,7 +1,7 @@
 //! Programs that start themselves again, as supervisors and as workers.
 
-use ferrotune_tuner::journal::Journal;
-use ferrotune_tuner::record::TrialRecord;
+use ferrotune_journal::Journal;
+use ferrotune_space::record::TrialRecord;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ fn program_that_was_killed_goes_on_where_it_was() {
     kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
     child.wait().unwrap();
     // The supervisor stops by itself, once its trial has come to the end of a step.
-    let holder = || ferrotune_tuner::journal::holder_of(&study).unwrap();
+    let holder = || ferrotune_journal::holder_of(&study).unwrap();
     while holder().is_some() {
         std::thread::yield_now();
     }
@@ -95,7 +95,7 @@ fn program_that_was_killed_goes_on_where_it_was() {
     let trials = trials(&study);
     assert_eq!(trials.len(), 3);
     for trial in trials {
-        assert_eq!(trial.state(), ferrotune_tuner::record::State::Finished, "{trial:?}");
+        assert_eq!(trial.state(), ferrotune_space::record::State::Finished, "{trial:?}");
         assert_eq!(trial.metrics.len(), 20);
     }
 }
@@ -112,7 +112,7 @@ fn interrupt_ends_the_search_with_its_results() {
         std::thread::yield_now();
     }
     // As from a terminal, which tells all processes of the program.
-    let supervisor = ferrotune_tuner::journal::holder_of(&study).unwrap().unwrap().pid;
+    let supervisor = ferrotune_journal::holder_of(&study).unwrap().unwrap().pid;
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     kill_process(Pid::from_raw(supervisor.try_into().unwrap()).unwrap(), Signal::INT).unwrap();
     let said: Vec<String> = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap).collect();

@@ -3,8 +3,8 @@
 
 use crate::postgres;
 use crate::processes::example;
-use ferrotune_tuner::journal::{Journal, holder_of};
-use ferrotune_tuner::record::{State, TrialRecord};
+use ferrotune_journal::{Journal, holder_of};
+use ferrotune_space::record::{State, TrialRecord};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

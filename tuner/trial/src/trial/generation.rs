@@ -4,7 +4,7 @@
 use crate::any_error::BoxError;
 use crate::shared::{Pack, Shared};
 use crc32fast::Hasher;
-use ferrotune_tuner::checkpoint::{LONGEST_HEADER_BYTES, STEP};
+use ferrotune_space::checkpoint::{LONGEST_HEADER_BYTES, STEP};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek as _, Write};
 use std::os::unix::fs::FileExt as _;

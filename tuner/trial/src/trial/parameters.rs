@@ -14,7 +14,7 @@ pub(super) use question::Asked;
 use super::Trial;
 use crate::any_error::located;
 use crate::error::{Result, TrialError};
-use ferrotune_tuner::space::{Distribution, Scale, Value};
+use ferrotune_space::{Distribution, Scale, Value};
 use question::Question;
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;

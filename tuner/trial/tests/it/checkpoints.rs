@@ -1,10 +1,10 @@
 //! Checkpoints on a disk that fails, after kills at the worst instant, over several workers, and in little memory.
 
 use crate::harness::{Done, Supervisor, on_disk, run, spec};
-use ferrotune_tuner::checkpoint::step_of;
-use ferrotune_tuner::event::{Event, Finish};
-use ferrotune_tuner::record::{Ending, State};
-use ferrotune_tuner::spec::StudySpec;
+use ferrotune_space::checkpoint::step_of;
+use ferrotune_space::event::{Event, Finish};
+use ferrotune_space::record::{Ending, State};
+use ferrotune_space::spec::StudySpec;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! Every way in which a trial can go wrong is recorded as what it is, and the search goes on.
 
 use crate::harness::{on_disk, run, spec, tagged};
-use ferrotune_tuner::event::Finish;
-use ferrotune_tuner::record::{Ending, TrialRecord};
+use ferrotune_space::event::Finish;
+use ferrotune_space::record::{Ending, TrialRecord};
 use std::process::Command;
 
 const MIB: u64 = 1 << 20;

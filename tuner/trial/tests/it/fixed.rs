@@ -3,10 +3,10 @@
 use crate::harness::{on_disk, run, spec};
 use candle_core::{DType, Device};
 use candle_nn::{Init, VarMap};
+use ferrotune_journal::study_folder;
+use ferrotune_space::checkpoint::checkpoint_file;
+use ferrotune_space::event::Finish;
 use ferrotune_trial::{FixedTrial, Result, Trial};
-use ferrotune_tuner::checkpoint::checkpoint_file;
-use ferrotune_tuner::event::Finish;
-use ferrotune_tuner::study_folder;
 
 fn given() -> FixedTrial {
     Trial::of([("units", 64.into()), ("lr", 1.into()), ("optimiser", "sgd".into())])

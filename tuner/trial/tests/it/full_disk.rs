@@ -1,8 +1,8 @@
 //! A disk that is full while the study's files are copied costs nothing: the search begins, or goes on, once there is room.
 
 use crate::harness::{on_disk, run, spec};
-use ferrotune_tuner::event::Finish;
-use ferrotune_tuner::spec::StudySpec;
+use ferrotune_space::event::Finish;
+use ferrotune_space::spec::StudySpec;
 use ferrotune_tuner::supervisor::spec_of;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,12 +1,12 @@
 //! Parameters that the user has decided about beforehand.
 
 use crate::harness::{on_disk, run, spec};
-use ferrotune_tuner::event::{Event, Finish};
-use ferrotune_tuner::given::{Given, Values, parse_value};
-use ferrotune_tuner::journal::Journal;
-use ferrotune_tuner::record::{Parameter, State};
-use ferrotune_tuner::space::{Distribution, Scale, Value};
-use ferrotune_tuner::spec::StudySpec;
+use ferrotune_journal::Journal;
+use ferrotune_space::event::{Event, Finish};
+use ferrotune_space::given::{Given, Values, parse_value};
+use ferrotune_space::record::State;
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Distribution, Parameter, Scale, Value};
 
 fn values(pairs: &[(&str, &str)]) -> Values {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), parse_value(value))).collect()

@@ -1,9 +1,10 @@
 //! Starts the example program as a supervisor and reads its events.
 
-use ferrotune_tuner::event::{Event, Finish, Progress};
-use ferrotune_tuner::journal::Journal;
-use ferrotune_tuner::record::TrialRecord;
-use ferrotune_tuner::spec::{Direction, Objective, StudySpec};
+use ferrotune_journal::Journal;
+use ferrotune_space::event::{Event, Finish, Progress};
+use ferrotune_space::objective::{Direction, Objective};
+use ferrotune_space::record::TrialRecord;
+use ferrotune_space::spec::StudySpec;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};

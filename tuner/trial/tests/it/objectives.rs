@@ -1,10 +1,10 @@
 //! Searches with several objectives and constraints, with real workers.
 
 use crate::harness::{on_disk, run, spec};
-use ferrotune_tuner::analysis::ranking;
-use ferrotune_tuner::event::{Event, Finish};
-use ferrotune_tuner::record::State;
-use ferrotune_tuner::spec::{Constraint, Direction, Objective};
+use ferrotune_oracle::analysis::ranking;
+use ferrotune_space::event::{Event, Finish};
+use ferrotune_space::objective::{Constraint, Direction, Objective};
+use ferrotune_space::record::State;
 
 #[test]
 fn search_for_trade_offs_shows_their_front_and_keeps_to_the_constraint() {

@@ -2,8 +2,8 @@
 //! other supervisors.
 
 use crate::harness::{Supervisor, on_disk, program, run, spec, tagged};
-use ferrotune_tuner::event::Finish;
-use ferrotune_tuner::spec::StudySpec;
+use ferrotune_space::event::Finish;
+use ferrotune_space::spec::StudySpec;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -1,9 +1,9 @@
 //! Trials that begin where others are, and trials that run several times.
 
 use crate::harness::{Supervisor, on_disk, run, spec};
-use ferrotune_tuner::event::{Event, Finish};
-use ferrotune_tuner::record::{State, TrialRecord};
-use ferrotune_tuner::spec::StudySpec;
+use ferrotune_space::event::{Event, Finish};
+use ferrotune_space::record::{State, TrialRecord};
+use ferrotune_space::spec::StudySpec;
 use rustix::process::Signal;
 use std::path::Path;
 
@@ -62,7 +62,7 @@ fn trial_of_several_executions_has_their_mean_and_their_spread() {
     assert_eq!(done.last(), Ok(Finish::MaxTrials), "{:?}", done.ended());
     assert_eq!(done.ended().len(), 2);
     for record in on_disk(&spec) {
-        let ferrotune_tuner::space::Value::Float(x) = record.parameters["x"].value else { panic!("{record:?}") };
+        let ferrotune_space::Value::Float(x) = record.parameters["x"].value else { panic!("{record:?}") };
         assert_eq!(record.executions, [[x], [x + 1.0], [x + 2.0]]);
         assert!((record.values[0] - x - 1.0).abs() < 1e-12 && (record.spreads()[0] - 1.0).abs() < 1e-12, "{record:?}");
         // The reports are those of the last execution.

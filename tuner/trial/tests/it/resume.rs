@@ -1,9 +1,9 @@
 //! A search that is stopped, or dies, goes on where it was.
 
 use crate::harness::{Supervisor, on_disk, run, spec, tagged};
-use ferrotune_tuner::event::{Event, Finish};
-use ferrotune_tuner::record::{Ending, State, TrialRecord};
-use ferrotune_tuner::spec::StudySpec;
+use ferrotune_space::event::{Event, Finish};
+use ferrotune_space::record::{Ending, State, TrialRecord};
+use ferrotune_space::spec::StudySpec;
 use rustix::process::Signal;
 
 #[test]

@@ -1,8 +1,8 @@
 //! Trials that a pruner ends, and a search that a terminator ends.
 
 use crate::harness::{on_disk, run, spec};
-use ferrotune_tuner::event::Finish;
-use ferrotune_tuner::record::State;
+use ferrotune_space::event::Finish;
+use ferrotune_space::record::State;
 
 #[test]
 fn pruned_trial_keeps_its_best_report_as_its_value() {

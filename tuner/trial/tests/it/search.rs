@@ -1,9 +1,9 @@
 //! Whole searches: their results, their limits, and the mistakes that they report.
 
 use crate::harness::{Supervisor, on_disk, run, spec, tagged};
-use ferrotune_tuner::event::{Event, Finish};
-use ferrotune_tuner::record::{Ending, State, TrialRecord};
-use ferrotune_tuner::space::Value;
+use ferrotune_space::Value;
+use ferrotune_space::event::{Event, Finish};
+use ferrotune_space::record::{Ending, State, TrialRecord};
 
 #[test]
 fn search_ends_with_its_trials_done_and_reported_on_the_way() {

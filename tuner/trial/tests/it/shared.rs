@@ -3,8 +3,8 @@
 use crate::harness::{on_disk, run, spec};
 use candle_core::{DType, Device, Tensor};
 use ferrotune_devices::{Precision, Strategy};
+use ferrotune_space::event::Finish;
 use ferrotune_trial::{Pack, Share, ShareError, Shared, share_fields};
-use ferrotune_tuner::event::Finish;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write as _;

@@ -2,9 +2,9 @@
 //! opens is shared is tested in `tests/test_tpu_trials.py`.
 
 use crate::harness::{Done, Supervisor, on_disk, spec, tagged};
-use ferrotune_tuner::event::{Event, Finish};
-use ferrotune_tuner::record::{Ending, TrialRecord};
-use ferrotune_tuner::spec::StudySpec;
+use ferrotune_space::event::{Event, Finish};
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::spec::StudySpec;
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::ffi::OsString;

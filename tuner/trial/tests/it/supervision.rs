@@ -1,9 +1,9 @@
 //! Retries, refusals, what is kept of trials that have ended, and what is written of the machine between them.
 
 use crate::harness::{Supervisor, on_disk, run, spec, tagged};
-use ferrotune_tuner::event::Finish;
-use ferrotune_tuner::record::{Ending, State, TrialRecord};
-use ferrotune_tuner::spec::StudySpec;
+use ferrotune_space::event::Finish;
+use ferrotune_space::record::{Ending, State, TrialRecord};
+use ferrotune_space::spec::StudySpec;
 use ferrotune_tuner::supervisor::spec_of;
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ fn trial_that_cannot_fit_is_refused_before_it_trains() {
     let records = on_disk(&spec);
     let refused = |record: &&TrialRecord| matches!(record.ending, Some(Ending::Refused { .. }));
     let need = |record: &TrialRecord| match record.parameters["mib"].value {
-        ferrotune_tuner::space::Value::Int(mib) => mib.unsigned_abs() * MIB,
+        ferrotune_space::Value::Int(mib) => mib.unsigned_abs() * MIB,
         _ => panic!(),
     };
     let refused: Vec<_> = records.iter().filter(refused).collect();

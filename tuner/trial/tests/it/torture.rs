@@ -2,9 +2,9 @@
 //! the other tests; `cargo xtask torture` asks for hundreds. `FERROTUNE_TORTURE_SEED` repeats the delays of a run.
 
 use crate::harness::{Supervisor, on_disk, run, spec, tagged};
-use ferrotune_tuner::event::{Event, Finish};
-use ferrotune_tuner::record::{Ending, State, TrialRecord};
-use ferrotune_tuner::spec::StudySpec;
+use ferrotune_space::event::{Event, Finish};
+use ferrotune_space::record::{Ending, State, TrialRecord};
+use ferrotune_space::spec::StudySpec;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomState};

@@ -1,11 +1,11 @@
 //! Studies that come from somebody else: whose code runs, and where names in their folders lead.
 
 use crate::harness::{Done, Supervisor, on_disk, run, spec};
-use ferrotune_tuner::event::Finish;
-use ferrotune_tuner::journal::Journal;
-use ferrotune_tuner::record::Ending;
-use ferrotune_tuner::space::Value;
-use ferrotune_tuner::spec::StudySpec;
+use ferrotune_journal::Journal;
+use ferrotune_space::Value;
+use ferrotune_space::event::Finish;
+use ferrotune_space::record::Ending;
+use ferrotune_space::spec::StudySpec;
 use ferrotune_tuner::supervisor::spec_of;
 use serde_json::json;
 use std::ffi::OsStr;

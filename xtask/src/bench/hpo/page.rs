@@ -15,7 +15,7 @@ pub(super) fn page(losses: Rows<'_>, fronts: Rows<'_>, speed: &[String], most: u
         page,
         "Written by `cargo xtask bench hpo{limit}` in {minutes} minutes. Medians, over the seeds, of the best value found; \
          lower is better. Where losses have noise, it is the loss without noise of the trial that looks best. Problems: \
-         `tuner/benches/hpo/problems.rs`. The last column is the mean time that a trial's suggestions and its result \
+         `tuner/oracle/benches/hpo/problems.rs`. The last column is the mean time that a trial's suggestions and its result \
          take, in milliseconds; other work of the machine is in it. [oracles.md](oracles.md) has what single \
          changes of the oracles brought.\n\n\
          **How far to trust it.** The settings of our oracles were chosen while looking at these problems with seeds below \

@@ -3,7 +3,7 @@
 use super::ChoiceParameter;
 use crate::any_error::located;
 use crate::error::Result;
-use ferrotune_tuner::space::Value;
+use ferrotune_space::Value;
 use std::fmt;
 
 /// The integer types of [`Trial::int`].

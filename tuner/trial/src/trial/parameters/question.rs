@@ -4,8 +4,8 @@ use super::super::Trial;
 use crate::connection::unexpected;
 use crate::error::TrialError;
 use crate::place::place;
-use ferrotune_tuner::space::{Distribution, Value};
-use ferrotune_tuner::wire::{Reply, Request};
+use ferrotune_space::wire::{Reply, Request};
+use ferrotune_space::{Distribution, Value};
 use std::fmt::Display;
 use std::panic::Location;
 

@@ -1,0 +1,396 @@
+//! A study in Optuna's tables of a database: several searches and Optuna's own processes work on it at once. Reads what others
+//! have changed, and writes facts of the trials that its supervisor has; those of others stay as they are. Decides nothing
+//! about trials.
+
+mod changes;
+mod connect;
+mod connection;
+mod content;
+mod error;
+mod heartbeat;
+mod link;
+mod owner;
+mod rows;
+mod schema;
+mod statements;
+mod url;
+mod waiting;
+
+pub(in crate::journal) use rows::TrialRows;
+pub(in crate::journal) use statements::Head;
+
+pub(in crate::journal) use content::PART_BYTES;
+pub use error::DatabaseError;
+pub use heartbeat::Dead;
+use heartbeat::Signs;
+pub(super) use owner::{address, address_shown};
+pub use url::{StorageUrl, StorageUrlError};
+pub use waiting::Look;
+
+use super::JournalError;
+use super::fact::{Fact, NewTrial};
+use super::format::TrialState;
+use super::state::{StudyState, Times};
+use changes::{Changes, direction_name, local, upsert};
+use connect::Absent;
+use connection::Value;
+use ferrotune_space::objective::Direction;
+use link::Link;
+use owner::{Owner, Place};
+use rows::Which;
+use statements::{head, insert, lock, own, put, standing};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The least time between two looks at what others have changed, and between two readings of a trial that another
+/// program runs.
+const POLL: Duration = Duration::from_millis(50);
+const READ: Duration = Duration::from_secs(1);
+
+/// A study in a database.
+#[derive(Debug)]
+pub(super) struct Database {
+    link: Link,
+    name: String,
+    /// The number of its row; none until it is there.
+    study: Option<i64>,
+    owner: Owner,
+    /// The numbers of the trials' rows, by the trials' numbers.
+    ids: Vec<i64>,
+    /// The states of trials that had none of the last ones when they were read.
+    open: BTreeMap<u64, String>,
+    /// Of those, the ones that this supervisor has.
+    own: BTreeSet<u64>,
+    /// What was recorded and is not in the database.
+    held: Changes,
+    /// Whether facts that were acknowledged are lost.
+    pub(super) is_behind: bool,
+    polled: Option<Instant>,
+    read: Option<Instant>,
+    signs: Signs,
+}
+
+/// What came of the wish for another trial.
+#[derive(Debug, Default)]
+pub(super) struct Created {
+    /// Trials of others that were new.
+    pub(super) news: Vec<TrialRows>,
+    /// Trials whose facts were not written, since they are another one's.
+    pub(super) refused: Vec<u64>,
+    /// The row of the new trial, unless it is among the `news`, or the study has enough.
+    id: Option<i64>,
+    /// The number of the trial; none where the study has enough.
+    pub(super) number: Option<u64>,
+}
+
+/// The study that a folder says it is in, if it says so: its place, for reading.
+pub(super) fn found(folder: &Path) -> Result<Option<Database>, JournalError> {
+    let Some(place) = Place::of(folder)? else { return Ok(None) };
+    let url = StorageUrl::found(&place.storage).map_err(JournalError::Storage)?;
+    let owner = Owner::of(&place.supervisor, folder, None);
+    Ok(Some(Database::new(Link::new(url, Absent::Refuse), place.study, owner)))
+}
+
+/// Refuses where the supervisor of another folder runs a trial of the study `name` at an address.
+pub(super) fn refuse_others(folder: &Path, storage: &str, name: &str) -> Result<(), JournalError> {
+    let url = StorageUrl::parse(storage).map_err(JournalError::Storage)?;
+    let own = Place::of(folder)?.map(|place| place.supervisor).unwrap_or_default();
+    let mut database = Database::new(Link::new(url, Absent::Make), name.to_owned(), Owner::of(&own, folder, None));
+    database.head()?;
+    database.refuse_living()
+}
+
+impl Database {
+    fn new(link: Link, name: String, owner: Owner) -> Database {
+        Database {
+            link,
+            name,
+            study: None,
+            owner,
+            ids: Vec::new(),
+            open: BTreeMap::new(),
+            own: BTreeSet::new(),
+            held: Changes::default(),
+            is_behind: false,
+            polled: None,
+            read: None,
+            signs: Signs::default(),
+        }
+    }
+
+    /// The study `name` at the address `storage`, as the supervisor of `folder`, which is locked. Makes the tables where there
+    /// are none; changes nothing else.
+    pub(super) fn open(
+        folder: &Path,
+        storage: &str,
+        name: &str,
+        heartbeat_s: Option<u64>,
+    ) -> Result<Database, JournalError> {
+        let url = StorageUrl::parse(storage).map_err(JournalError::Storage)?;
+        let mut link = Link::new(url.clone(), Absent::Make);
+        link.write(schema::make)?;
+        let place = match Place::of(folder)? {
+            Some(place) if place.storage == url.to_string() && place.study == name => place,
+            Some(place) => {
+                let (folder, found) = (folder.to_owned(), place.storage);
+                return Err(JournalError::OtherStorage { folder, found });
+            }
+            None => Place::write(folder, &url, name)?,
+        };
+        let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        let owner = Owner::of(&place.supervisor, &folder, heartbeat_s);
+        let mut database = Database::new(link, name.to_owned(), owner);
+        database.link.be_patient();
+        Ok(database)
+    }
+
+    pub(super) fn storage(&self) -> String {
+        self.link.storage()
+    }
+
+    /// The study's name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn supervisor(&self) -> &str {
+        &self.owner.id
+    }
+
+    /// What the tables have of the study, if it is there. Fails where they are of another version.
+    pub(super) fn head(&mut self) -> Result<Option<Head>, JournalError> {
+        let storage = self.link.storage();
+        if !self.link.read(schema::is_there)? {
+            return Ok(None);
+        }
+        let checked = self.link.read(|connection| Ok(schema::check(connection, &storage)))?;
+        checked?;
+        let name = Value::text(&self.name);
+        let found = self.link.read(|connection| {
+            let studies =
+                connection.query("SELECT study_id FROM studies WHERE study_name = $1", std::slice::from_ref(&name))?;
+            let Some(study) = studies.first().and_then(|row| row[0].as_int()) else { return Ok(None) };
+            Ok(Some((study, head(connection, study)?)))
+        })?;
+        Ok(found.map(|(study, head)| {
+            self.study = Some(study);
+            head
+        }))
+    }
+
+    /// Begins the study, unless another program has begun it meanwhile; gives the directions of its objectives.
+    pub(super) fn create_study(&mut self, directions: &[Direction]) -> Result<Vec<Direction>, JournalError> {
+        let name = Value::text(&self.name);
+        let (study, head) = self.link.write(|connection| {
+            let sql = "INSERT INTO studies (study_name) VALUES ($1) ON CONFLICT (study_name) DO NOTHING";
+            connection.query(sql, std::slice::from_ref(&name))?;
+            let studies =
+                connection.query("SELECT study_id FROM studies WHERE study_name = $1", std::slice::from_ref(&name))?;
+            let study = studies.first().and_then(|row| row[0].as_int()).unwrap_or_default();
+            let mut found = head(connection, study)?;
+            if found.directions.is_empty() {
+                let rows = directions.iter().zip(0..).map(|(direction, index)| {
+                    vec![Value::Int(study), Value::Int(index), Value::text(direction_name(*direction))]
+                });
+                upsert(connection, &changes::DIRECTIONS, rows)?;
+                found.directions = directions.to_vec();
+            }
+            Ok((study, found))
+        })?;
+        self.study = Some(study);
+        Ok(head.directions)
+    }
+
+    /// Deletes the study, unless another supervisor runs a trial of it.
+    pub(super) fn delete_study(&mut self) -> Result<(), JournalError> {
+        let Some(study) = self.study else { return Ok(()) };
+        self.refuse_living()?;
+        self.link.write(|connection| statements::delete(connection, study))?;
+        self.study = None;
+        Ok(())
+    }
+
+    fn study(&self) -> Result<i64, JournalError> {
+        self.study.ok_or_else(|| self.damaged("the study is not there any more".to_owned()))
+    }
+
+    pub(super) fn damaged(&self, what: String) -> JournalError {
+        JournalError::Database { storage: self.storage(), source: DatabaseError::Row { what } }
+    }
+
+    /// The trials that others have added since the last time.
+    pub(super) fn news(&mut self) -> Result<Vec<TrialRows>, JournalError> {
+        let which = self.unknown()?;
+        self.link.read(|connection| rows::read(connection, &which))
+    }
+
+    fn unknown(&self) -> Result<Which, JournalError> {
+        Ok(Which::Beyond { study: self.study()?, id: self.ids.last().copied().unwrap_or(-1) })
+    }
+
+    /// These trials, as the tables have them now.
+    pub(super) fn told(&mut self, numbers: &[u64]) -> Result<Vec<TrialRows>, JournalError> {
+        if numbers.is_empty() {
+            return Ok(Vec::new());
+        }
+        let which = Which::Of(self.ids_of(numbers.iter()));
+        self.link.read(|connection| rows::read(connection, &which))
+    }
+
+    fn ids_of<'a>(&self, numbers: impl Iterator<Item = &'a u64>) -> Vec<i64> {
+        numbers.map(|number| self.ids[*number as usize]).collect()
+    }
+
+    /// What others have changed since the last look: new trials, and those that they run or have ended. Looks at most
+    /// every 50 ms.
+    pub(super) fn poll(&mut self) -> Result<Vec<TrialRows>, JournalError> {
+        if self.polled.is_some_and(|polled| polled.elapsed() < POLL) {
+            return Ok(Vec::new());
+        }
+        self.polled = Some(Instant::now());
+        let changed = self.changed()?;
+        let mut told = self.told(&changed)?;
+        told.extend(self.news()?);
+        Ok(told)
+    }
+
+    /// The open trials whose state is another one now, and from time to time those that others run.
+    fn changed(&mut self) -> Result<Vec<u64>, JournalError> {
+        if self.open.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = self.ids_of(self.open.keys());
+        let found = self.link.read(|connection| {
+            let mut found = Vec::with_capacity(ids.len());
+            for (places, values) in rows::lists(&ids) {
+                let sql = format!("SELECT trial_id, state FROM trials WHERE trial_id IN ({places})");
+                found.extend(connection.query(&sql, &values)?);
+            }
+            Ok(found)
+        })?;
+        let states: BTreeMap<i64, &str> =
+            found.iter().filter_map(|row| Some((row[0].as_int()?, row[1].as_text()?))).collect();
+        let is_due = self.read.is_none_or(|read| read.elapsed() >= READ);
+        if is_due {
+            self.read = Some(Instant::now());
+        }
+        let is_changed = |(number, known): &(&u64, &String)| {
+            let state = states.get(&self.ids[**number as usize]).copied();
+            let is_read = is_due && known.as_str() == "RUNNING" && !self.own.contains(*number);
+            is_read || state != Some(known.as_str())
+        };
+        Ok(self.open.iter().filter(is_changed).map(|(number, _)| *number).collect())
+    }
+
+    /// Takes down that the record of a trial is what its rows say. Fails where its number is not the next one.
+    pub(super) fn take_down(&mut self, rows: &TrialRows) -> Result<(), JournalError> {
+        let number = rows.number.filter(|number| *number <= self.ids.len() as u64);
+        let Some(number) = number else {
+            let what = format!("row {} of the table trials has no number, or not the next one", rows.id);
+            return Err(self.damaged(what));
+        };
+        if number == self.ids.len() as u64 {
+            self.ids.push(rows.id);
+        }
+        let is_own = rows.owner().is_some_and(|owner| owner.id == self.owner.id) && rows.state == "RUNNING";
+        if rows.has_ended() {
+            self.close(number);
+        } else {
+            self.open.insert(number, rows.state.clone());
+            if is_own {
+                self.own.insert(number)
+            } else {
+                self.own.remove(&number)
+            };
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, number: u64) {
+        self.open.remove(&number);
+        self.own.remove(&number);
+    }
+
+    /// Holds these facts of `study` back until the next write.
+    pub(super) fn hold(&mut self, facts: &[Fact<'_>], study: &StudyState) {
+        self.held.add(facts, study, &self.owner.id);
+    }
+
+    /// Writes what is held back and these facts of `study`; gives the trials of which not all was written, since others
+    /// have them or have ended them.
+    pub(super) fn write(&mut self, facts: &[Fact<'_>], study: &StudyState) -> Result<Vec<u64>, JournalError> {
+        let is_acknowledged = !self.held.is_empty();
+        self.hold(facts, study);
+        let changes = std::mem::take(&mut self.held);
+        if changes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (study, ids, me) = (self.study()?, &self.ids, self.owner.id.as_str());
+        let written = self.link.write(|connection| put(connection, study, &changes, ids, me));
+        // The callers of what was held back do not learn that it is lost.
+        self.is_behind |= written.is_err() && is_acknowledged;
+        let refused = written?;
+        self.close_ended(&changes);
+        Ok(refused)
+    }
+
+    fn close_ended(&mut self, changes: &Changes) {
+        let ended = changes.trials.iter().filter(|(_, trial)| trial.is_end()).map(|(number, _)| *number);
+        ended.for_each(|number| self.close(number));
+    }
+
+    /// Adds a trial behind those of others, in a transaction that hands out its number; none where the study has `most`
+    /// trials then. Writes what is held back.
+    pub(super) fn create(&mut self, trial: &NewTrial, most: Option<u64>) -> Result<Created, JournalError> {
+        let (study, held, unknown) = (self.study()?, std::mem::take(&mut self.held), self.unknown()?);
+        let (ids, owner, state) = (&self.ids, &self.owner, trial.state.unwrap_or(TrialState::Running));
+        let created = self.link.write(|connection| {
+            let refused = put(connection, study, &held, ids, &owner.id)?;
+            lock(connection, "SELECT study_id FROM studies WHERE study_id = $1", study)?;
+            let news = rows::read(connection, &unknown)?;
+            // One that an earlier attempt has made, whose commit was not confirmed.
+            let made = news.iter().find(|rows| rows.owner().is_some_and(|owner| owner.id == self.owner.id));
+            let (made, next) = (made.and_then(|rows| rows.number), (ids.len() + news.len()) as u64);
+            if made.is_some() || most.is_some_and(|most| next >= most) {
+                return Ok(Created { news, refused, id: None, number: made });
+            }
+            let id = insert(connection, study, next, (trial, state))?;
+            own(connection, id, owner, state == TrialState::Running)?;
+            Ok(Created { news, refused, id: Some(id), number: Some(next) })
+        });
+        self.is_behind |= created.is_err() && !held.is_empty();
+        let created = created?;
+        self.close_ended(&held);
+        Ok(created)
+    }
+
+    /// Takes down the trial that was created, once what was new before it has been. Says whether it is unknown so far.
+    pub(super) fn take_down_created(&mut self, created: &Created, state: Option<TrialState>) -> bool {
+        let Some((id, number)) = created.id.zip(created.number) else { return false };
+        self.ids.push(id);
+        self.open.insert(number, state.unwrap_or(TrialState::Running).name().to_owned());
+        if state.is_none() {
+            self.own.insert(number);
+        }
+        true
+    }
+
+    /// Begins a trial that waits, unless another program has begun it; says whether it is ours.
+    pub(super) fn begin(&mut self, number: u64, times: Times) -> Result<bool, JournalError> {
+        let (id, owner) = (self.ids[number as usize], &self.owner);
+        self.link.write(|connection| {
+            let (state, known) = standing(connection, id)?;
+            if state != "WAITING" {
+                return Ok(state == "RUNNING" && known.is_some_and(|known| known.id == owner.id));
+            }
+            let sql = "UPDATE trials SET state = 'RUNNING', datetime_start = $1 WHERE trial_id = $2";
+            connection.query(sql, &[Value::from(times.started.map(local)), Value::Int(id)])?;
+            own(connection, id, owner, true)?;
+            Ok(true)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! The supervisor that a trial belongs to, as an attribute of the trial says, and as a study's folder keeps it: one folder,
+//! which only one search at a time has open, is one supervisor, however often it is started.
+
+use super::url::StorageUrl;
+use crate::journal::JournalError;
+use crate::journal::lock::host;
+use crate::study_folder::STORAGE;
+use ferrotune_space::seed;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// A supervisor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Owner {
+    /// No other folder has it.
+    pub(super) id: String,
+    /// Where it runs.
+    pub(super) host: String,
+    /// The study's folder there, which has the trials' checkpoints.
+    pub(super) folder: PathBuf,
+    /// How often it says that it lives, in seconds; none where it does not.
+    pub(super) heartbeat_s: Option<u64>,
+    /// Whether it has left its trials to others, with no wish to come back.
+    #[serde(default)]
+    pub(super) has_left: bool,
+}
+
+impl Owner {
+    /// A supervisor of this host.
+    pub(super) fn of(id: &str, folder: &Path, heartbeat_s: Option<u64>) -> Owner {
+        Owner { id: id.to_owned(), host: host(), folder: folder.to_owned(), heartbeat_s, has_left: false }
+    }
+
+    /// Whether its folder can be read from this host, as on a shared disk.
+    pub(super) fn is_here(&self) -> bool {
+        Place::of(&self.folder).is_ok_and(|place| place.is_some_and(|place| place.supervisor == self.id))
+    }
+}
+
+/// What a study's folder keeps of the database that the study is in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    /// The address, without a password.
+    pub(super) storage: String,
+    /// The study's name in the database.
+    pub(super) study: String,
+    /// The folder's supervisor.
+    pub(super) supervisor: String,
+}
+
+impl Place {
+    /// The place that the folder names, if it names one.
+    pub(super) fn of(folder: &Path) -> Result<Option<Place>, JournalError> {
+        let path = folder.join(STORAGE);
+        let io = |source| JournalError::Io { path: path.clone(), source };
+        match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            read => Ok(Some(serde_json::from_slice(&read.map_err(io)?).map_err(|error| io(error.into()))?)),
+        }
+    }
+
+    /// Writes down where the study is, with a supervisor of its own.
+    pub(super) fn write(folder: &Path, url: &StorageUrl, study: &str) -> Result<Place, JournalError> {
+        let supervisor = format!("{}-{:x}", host(), seed::draw());
+        let place = Place { storage: url.to_string(), study: study.to_owned(), supervisor };
+        let path = folder.join(STORAGE);
+        let written = || {
+            let partial = path.with_extension("partial");
+            let mut file = File::create(&partial)?;
+            file.write_all(&serde_json::to_vec_pretty(&place)?)?;
+            file.sync_all()?;
+            fs::rename(&partial, &path)?;
+            crate::folder::sync(folder)
+        };
+        written().map_err(|source| JournalError::Io { path: path.clone(), source })?;
+        Ok(place)
+    }
+}
+
+/// The address of the database that the folder's study is in, with the password as far as this process knows it.
+pub(in crate::journal) fn address(folder: &Path) -> Result<Option<String>, JournalError> {
+    let Some(place) = Place::of(folder)? else { return Ok(None) };
+    Ok(Some(StorageUrl::found(&place.storage).map_err(JournalError::Storage)?.with_password()))
+}
+
+/// The same without a password.
+pub(in crate::journal) fn address_shown(folder: &Path) -> Result<Option<String>, JournalError> {
+    Ok(Place::of(folder)?.map(|place| place.storage))
+}

@@ -1,0 +1,143 @@
+//! The statements of a transaction on a study: who has a trial, and what is written where nobody else has it. Knows no link.
+
+use super::changes::{self, Changes, attribute_row, local, upsert};
+use super::connection::{Connection, Row, Value};
+use super::content;
+use super::error::DatabaseError;
+use super::heartbeat;
+use super::owner::Owner;
+use crate::journal::fact::NewTrial;
+use crate::journal::format::{self, TrialState};
+use ferrotune_space::objective::Direction;
+use serde_json::json;
+
+/// What a study's tables hold beside its trials.
+#[derive(Debug, Default)]
+pub(in crate::journal) struct Head {
+    pub(in crate::journal) directions: Vec<Direction>,
+    /// By their names; JSON.
+    pub(in crate::journal) attributes: Vec<(String, String)>,
+}
+
+pub(super) fn head(connection: &mut Connection, study: i64) -> Result<Head, DatabaseError> {
+    let sql = "SELECT direction FROM study_directions WHERE study_id = $1 ORDER BY objective";
+    let directions = connection.query(sql, &[Value::Int(study)])?;
+    let direction = |row: &Vec<Value>| match row[0].as_text() {
+        Some("MINIMIZE") => Ok(Direction::Min),
+        Some("MAXIMIZE") => Ok(Direction::Max),
+        _ => Err(DatabaseError::Row { what: "the study has an objective without a direction, min or max".to_owned() }),
+    };
+    let directions = directions.iter().map(direction).collect::<Result<_, _>>()?;
+    let sql = "SELECT key, value_json FROM study_user_attributes WHERE study_id = $1 AND key LIKE 'ferrotune:%'";
+    let attributes = connection.query(sql, &[Value::Int(study)])?;
+    let attribute = |row: &Vec<Value>| Some((row[0].as_text()?.to_owned(), row[1].as_text()?.to_owned()));
+    Ok(Head { directions, attributes: attributes.iter().filter_map(attribute).collect() })
+}
+
+/// Runs a query that gives a row, and holds that row until the transaction's end. SQLite has but one transaction that writes.
+pub(super) fn lock(connection: &mut Connection, sql: &str, id: i64) -> Result<Vec<Row>, DatabaseError> {
+    let for_update = if connection.is_sqlite() { "" } else { " FOR UPDATE" };
+    connection.query(&format!("{sql}{for_update}"), &[Value::Int(id)])
+}
+
+const STATE: &str = "SELECT state FROM trials WHERE trial_id = $1";
+
+/// The state of a trial, which nobody else changes until the transaction's end, and the supervisor that has it.
+pub(super) fn standing(connection: &mut Connection, id: i64) -> Result<(String, Option<Owner>), DatabaseError> {
+    let rows = lock(connection, STATE, id)?;
+    standing_of(connection, id, &rows)
+}
+
+/// What locks the rows of a query, but for those that another transaction holds. A transaction of SQLite that has begun is alone.
+pub(super) fn unless_held(connection: &Connection) -> &'static str {
+    if connection.is_sqlite() { "" } else { " FOR UPDATE SKIP LOCKED" }
+}
+
+/// The same without waiting; none where another transaction holds the trial, as one does for half a minute whose host was cut
+/// off in the middle of it.
+pub(super) fn standing_unless_held(
+    connection: &mut Connection,
+    id: i64,
+) -> Result<Option<(String, Option<Owner>)>, DatabaseError> {
+    let rows = connection.query(&format!("{STATE}{}", unless_held(connection)), &[Value::Int(id)])?;
+    if rows.is_empty() { Ok(None) } else { standing_of(connection, id, &rows).map(Some) }
+}
+
+fn standing_of(connection: &mut Connection, id: i64, rows: &[Row]) -> Result<(String, Option<Owner>), DatabaseError> {
+    let state = rows.first().and_then(|row| row[0].as_text()).unwrap_or_default().to_owned();
+    let sql = "SELECT value_json FROM trial_user_attributes WHERE trial_id = $1 AND key = $2";
+    let rows = connection.query(sql, &[Value::Int(id), Value::text(format::SUPERVISOR)])?;
+    let owner = rows.first().and_then(|row| serde_json::from_str(row[0].as_text()?).ok());
+    Ok((state, owner))
+}
+
+/// Writes changes; gives the trials whose changes were not written, or not all of them.
+pub(super) fn put(
+    connection: &mut Connection,
+    study: i64,
+    changes: &Changes,
+    ids: &[i64],
+    me: &str,
+) -> Result<Vec<u64>, DatabaseError> {
+    for (table, attributes) in [
+        (&changes::STUDY_ATTRIBUTES, &changes.study_attributes),
+        (&changes::STUDY_SYSTEM_ATTRIBUTES, &changes.study_system_attributes),
+    ] {
+        upsert(connection, table, attributes.iter().map(|(name, json)| attribute_row(study, name, json)))?;
+    }
+    let mut refused = Vec::new();
+    for (number, trial) in &changes.trials {
+        let id = ids[*number as usize];
+        let (state, owner) = standing(connection, id)?;
+        let has_ended = TrialState::of_name(&state).is_none_or(TrialState::is_end);
+        let is_ours = owner.is_some_and(|owner| owner.id == me);
+        if is_ours {
+            trial.write(connection, id, has_ended)?;
+        }
+        if !is_ours || has_ended {
+            refused.push(*number);
+        }
+    }
+    Ok(refused)
+}
+
+pub(super) fn insert(
+    connection: &mut Connection,
+    study: i64,
+    number: u64,
+    (trial, state): (&NewTrial, TrialState),
+) -> Result<i64, DatabaseError> {
+    let sql = "INSERT INTO trials (number, study_id, state, datetime_start) VALUES ($1, $2, $3, $4) RETURNING trial_id";
+    let started = Value::from(trial.times.started.map(local));
+    let values = [Value::Int(number as i64), Value::Int(study), Value::text(state.name()), started];
+    let rows = connection.query(sql, &values)?;
+    let id = rows.first().and_then(|row| row[0].as_int());
+    let id = id.ok_or_else(|| DatabaseError::Row { what: "a new trial has no row".to_owned() })?;
+    if !trial.preset.is_empty() {
+        let row = attribute_row(id, format::PRESET, &json!(trial.preset).to_string());
+        upsert(connection, &changes::SYSTEM_ATTRIBUTES, [row].into_iter())?;
+    }
+    Ok(id)
+}
+
+/// Deletes a study with its trials, and the files that workers fetched for it alone.
+pub(super) fn delete(connection: &mut Connection, study: i64) -> Result<(), DatabaseError> {
+    for table in heartbeat::TRIAL_TABLES {
+        let sql = format!("DELETE FROM {table} WHERE trial_id IN (SELECT trial_id FROM trials WHERE study_id = $1)");
+        connection.query(&sql, &[Value::Int(study)])?;
+    }
+    for table in ["trials", "study_directions", "study_user_attributes", "study_system_attributes", "studies"] {
+        connection.query(&format!("DELETE FROM {table} WHERE study_id = $1"), &[Value::Int(study)])?;
+    }
+    content::remove_unnamed(connection)
+}
+
+/// Gives a trial to this supervisor, which lives.
+pub(super) fn own(connection: &mut Connection, id: i64, owner: &Owner, runs: bool) -> Result<(), DatabaseError> {
+    let row = attribute_row(id, format::SUPERVISOR, &json!(owner).to_string());
+    upsert(connection, &changes::USER_ATTRIBUTES, [row].into_iter())?;
+    if runs && owner.heartbeat_s.is_some() {
+        heartbeat::beat(connection, id)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,20 @@
+//! Contracts of the journal. Starts no worker.
+
+mod journal;
+mod journal_damage;
+mod objectives;
+
+use ferrotune_space::objective::{Direction, Objective};
+use ferrotune_space::spec::StudySpec;
+
+/// A search that maximises `accuracy` in ten trials with seed 7.
+fn spec(oracle: &str) -> StudySpec {
+    let objectives = vec![Objective::new("accuracy", Direction::Max)];
+    StudySpec {
+        oracle: oracle.to_owned(),
+        seed: Some(7),
+        library: "objective.so".into(),
+        symbol: "objective".to_owned(),
+        ..StudySpec::new("digits", objectives)
+    }
+}

@@ -1,0 +1,54 @@
+//! Samplers, pruners and terminators of hyper-parameter searches, and what trials say of their parameters.
+//!
+//! All of it is functions from the records of trials to proposals and figures: this crate reads and writes nothing, starts no
+//! process and runs no objective. The caller keeps the records. An [`Oracle`] has no state of its own that matters: its
+//! answers follow from the records, the search's settings and its seed.
+//!
+//! [`create`] makes an oracle from the description of a search. [`Oracle::next`] says whether a trial begins,
+//! [`Oracle::suggest`] chooses the value of a parameter, and the record of the ended trial is what the oracle learns from:
+//!
+//! ```
+//! use ferrotune_oracle::{Next, create};
+//! use ferrotune_space::objective::{Direction, Objective};
+//! use ferrotune_space::record::{Ending, TrialRecord, study_best};
+//! use ferrotune_space::spec::StudySpec;
+//! use ferrotune_space::{Distribution, Parameter, Scale, Value};
+//!
+//! let objectives = vec![Objective::new("loss", Direction::Min)];
+//! let search = StudySpec { max_trials: 20, seed: Some(7), ..StudySpec::new("parabola", objectives) };
+//! let range = Distribution::Float { low: -10.0, high: 10.0, step: None, scale: Scale::Linear };
+//!
+//! let mut oracle = create(&search)?;
+//! let mut trials = Vec::new();
+//! while oracle.next(&trials, &[]) == Next::New {
+//!     let mut trial = TrialRecord::new(trials.len() as u64);
+//!     let value = oracle.suggest(trial.number, "x", &range, &trials);
+//!     let Value::Float(x) = value else { unreachable!("the range is of floats") };
+//!     trial.parameters.insert("x".to_owned(), Parameter { distribution: range.clone(), value });
+//!     (trial.values, trial.ending) = (vec![(x - 2.0).powi(2)], Some(Ending::Finished));
+//!     trials.push(trial);
+//! }
+//! let best = study_best(&trials, Direction::Min).and_then(TrialRecord::value);
+//! assert_eq!(trials.len(), 20);
+//! assert!(best.is_some_and(|loss| loss < 0.01), "{best:?}");
+//! # Ok::<(), ferrotune_oracle::OracleError>(())
+//! ```
+//!
+//! [`names`] lists the oracles, and `StudySpec::oracle` takes one with its settings, such as `hyperband:factor=4`. A pruner
+//! ([`pruner::Pruner`]) ends a trial for what it reports, and a terminator ([`terminator::Terminator`]) a search that
+//! improves no more; [`create`] puts both around the oracle where the search names them. [`analysis`] ranks trials, and
+//! [`importance`](mod@importance) says which parameters decide about the values.
+
+pub mod analysis;
+pub mod importance;
+pub mod inferred;
+mod normal;
+mod oracle;
+pub mod pruner;
+pub mod sampling;
+pub mod terminator;
+
+pub use oracle::{
+    EarlyEnd, Judgement, Next, Oracle, OracleError, SettingError, Settings, Source, create, judgements, names,
+    parameters_in,
+};

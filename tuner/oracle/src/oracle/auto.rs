@@ -1,0 +1,52 @@
+//! The default oracle: chooses the sampler that does best for the number of trials so far. Proposes nothing itself.
+
+use super::cmaes::CmaEs;
+use super::gp::Gp;
+use super::history::History;
+use super::sampler::Sampler;
+use super::tpe::Tpe;
+
+/// A Gaussian process learns most from a trial, but its cost grows with the cube of their number.
+const MOST_TRIALS: usize = 250;
+/// In more dimensions the Gaussian process is slow and no better than other samplers.
+const MOST_DIMENSIONS: usize = 30;
+
+/// Gaussian process first; then CMA-ES if all parameters are numbers, and TPE otherwise.
+#[derive(Debug, Default)]
+pub(super) struct Auto {
+    gp: Gp,
+    tpe: Tpe,
+    cmaes: CmaEs,
+    repeats: bool,
+}
+
+impl Sampler for Auto {
+    fn propose(&mut self, history: &History, trial: u64) -> Option<Vec<f64>> {
+        self.repeats = false;
+        if history.rows.len() < MOST_TRIALS && history.space.dimensions.len() <= MOST_DIMENSIONS {
+            let point = self.gp.propose(history, trial);
+            self.repeats = self.gp.repeats();
+            return point;
+        }
+        // The two alternate, because CMA-ES refines good regions and TPE searches for new ones.
+        if is_numeric(history) && trial.is_multiple_of(2) {
+            return self.cmaes.propose(history, trial);
+        }
+        self.tpe.propose(history, trial)
+    }
+
+    fn repeats(&self) -> bool {
+        self.repeats
+    }
+
+    fn begins_in_the_middle(&self) -> bool {
+        self.gp.begins_in_the_middle()
+    }
+}
+
+/// Whether all trials ask for all parameters, all of these are numbers, and there is one objective.
+fn is_numeric(history: &History) -> bool {
+    let is_plain =
+        |dimension: &crate::inferred::Dimension| dimension.condition.is_none() && dimension.distribution.has_order();
+    history.settings.objectives.len() == 1 && history.space.dimensions.iter().all(is_plain)
+}

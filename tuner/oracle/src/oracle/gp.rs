@@ -1,0 +1,313 @@
+//! Bayesian optimisation with a Gaussian process: a global arm and a trust-region arm alternate. For searches of up to
+//! a few hundred trials, because the cost grows with the cube of their number.
+
+mod acquisition;
+pub(super) mod bandit;
+mod evidence;
+mod excess;
+mod kernel;
+mod matrix;
+mod minimise;
+mod model;
+mod region;
+pub(super) mod regret;
+mod warp;
+
+use super::history::{History, Outcome, Row};
+use super::qmc;
+use super::random::generator;
+use super::sampler::Sampler;
+use super::text::{SettingError, SettingsText};
+use crate::inferred::Space;
+use acquisition::{Promise, Quest};
+use evidence::{Evidence, Observed, is_same};
+use kernel::Shape;
+use model::{Data, Fit, Hyper, Process, fit};
+use rand_pcg::Pcg64;
+use region::{APART, Region, Trust};
+use warp::{WARPS, Warp, Warped};
+
+/// The first model is of this many losses. Its priors are strong, so that it needs no more.
+const INITIAL: usize = 3;
+/// The epochs count only after this many whole trainings.
+const WHOLES: usize = 2;
+/// The trust region begins after this many losses and one for each parameter.
+const WHOLE: usize = 4;
+/// One trial in this many searches the whole space.
+const ARMS: u64 = 3;
+/// A trust region whose best point promises less than this share of the median loss's distance from the best one leaves its
+/// trial to the whole space.
+const LEAST_GAIN: f64 = 1e-4;
+/// Numbers of trials for choosing the kind of model and for fitting its hyper-parameters. More trials take time and
+/// change little.
+const ROUGH: usize = 64;
+const FINE: usize = 120;
+/// Numbers of trials in the model of the whole space and in that of a trust region.
+const MOST: usize = 300;
+const MOST_NEAR: usize = 60;
+/// Number of trials in the model of the whole space where each has up to five losses.
+const MOST_CURVES: usize = 120;
+/// Evaluations of the likelihood for the first warp, for each further warp, for another smoothness, and for the final
+/// fit.
+const EVALUATIONS: [usize; 4] = [12, 6, 8, 12];
+/// Logarithm of the noise that the last rough fit begins with at least, as a share of the signal's variance.
+const LOG_NOISE: f64 = -3.0;
+/// That fit must be more probable than the others by this factor's logarithm, since few losses of a rugged function look
+/// like noise.
+const DOUBT: f64 = 2.0;
+/// A smaller noise, as a share of the signal's variance, is negligible: losses are taken as they are.
+const NEGLIGIBLE: f64 = 0.01;
+/// Number of good points that both arms search around.
+const GOOD: usize = 3;
+
+/// Gaussian-process search.
+#[derive(Debug, Default)]
+pub(super) struct Gp {
+    /// The noise's variance as a share of the signal's; `None` learns it.
+    noise: Option<f64>,
+    /// Whether the last proposal repeats a trial.
+    repeats: bool,
+}
+
+impl Gp {
+    /// With the settings in `text`: `noise`.
+    pub(super) fn with(text: &SettingsText<'_>) -> Result<Gp, SettingError> {
+        Ok(Gp { noise: text.number("noise", 0.0..=1.0)?, repeats: false })
+    }
+}
+
+impl Sampler for Gp {
+    fn propose(&mut self, history: &History, trial: u64) -> Option<Vec<f64>> {
+        self.repeats = false;
+        let dimensions = history.space.dimensions.len();
+        if dimensions == 0 {
+            return None;
+        }
+        let mut rng = generator(history.settings.seed, trial, "gp");
+        let evidence = Evidence::of(history, has_pruned_curves(history), &mut rng);
+        let spread = || qmc::point(history.settings.seed, trial, dimensions);
+        if evidence.losses.len() < INITIAL || evidence.wholes() < WHOLES {
+            return Some(spread());
+        }
+        let in_trust_region = evidence.losses.len() >= WHOLE + dimensions && is_local(trial);
+        let mut search = |in_trust_region: bool| {
+            let mut view = View::of(&evidence, in_trust_region, &self.prior(&evidence));
+            view.assume_open();
+            let found = view.search(&history.space, &mut rng);
+            found.map(|(score, point)| (score + view.worth.ln(), point))
+        };
+        let near = in_trust_region.then(|| search(true)).flatten();
+        let near = near.filter(|(log_gain, _)| *log_gain >= LEAST_GAIN.ln());
+        let found = near.or_else(|| search(false)).map(|(_, point)| point);
+        self.repeats = found.as_ref().is_some_and(|point| evidence.points.iter().any(|other| is_same(other, point)));
+        Some(found.map_or_else(spread, |mut point| {
+            point.truncate(dimensions);
+            point
+        }))
+    }
+
+    fn repeats(&self) -> bool {
+        self.repeats
+    }
+
+    fn begins_in_the_middle(&self) -> bool {
+        true
+    }
+}
+
+impl Gp {
+    /// How the improvement that a trial on its way promises compares with that of the best new trial: the logarithm of
+    /// their ratio. `None` before enough trials have trained to their end, and for a trial without parameters.
+    pub(super) fn compare(&self, history: &History, trial: u64) -> Option<f64> {
+        let mut rng = generator(history.settings.seed, trial, "compare");
+        let evidence = Evidence::of(history, true, &mut rng);
+        let own = evidence.open_point(trial).filter(|_| evidence.wholes() >= WHOLES)?;
+        let mut view = View::of(&evidence, false, &self.prior(&evidence));
+        let own = view.promise.score(own);
+        view.assume_open();
+        let (new, _) = view.search(&history.space, &mut rng)?;
+        Some(own - new)
+    }
+
+    fn prior(&self, evidence: &Evidence) -> Hyper {
+        evidence.prior.clone().with_noise(self.noise)
+    }
+}
+
+/// Whether trials were pruned whose losses on the way are known. Their last loss says little about a whole training, so
+/// the model has the epochs as an axis.
+fn has_pruned_curves(history: &History) -> bool {
+    let is_pruned = |row: &Row| matches!(row.outcome, Outcome::Pruned { .. }) && !row.curve.is_empty();
+    history.settings.objectives.len() == 1 && history.rows.iter().any(is_pruned)
+}
+
+fn is_local(trial: u64) -> bool {
+    !trial.is_multiple_of(ARMS)
+}
+
+/// A process over the losses of some trials, and where to look for a better one.
+struct View<'a> {
+    evidence: &'a Evidence,
+    hyper: Hyper,
+    /// What the process is fitted to.
+    points: Vec<Vec<f64>>,
+    values: Vec<f64>,
+    /// The loss that one unit of the values is worth near the best one.
+    worth: f64,
+    promise: Promise,
+    region: Region,
+    /// The best points.
+    good: Vec<Vec<f64>>,
+}
+
+impl<'a> View<'a> {
+    /// The view of an arm: the trust region, or the whole space.
+    fn of(evidence: &'a Evidence, in_trust_region: bool, prior: &Hyper) -> View<'a> {
+        let dimensions = evidence.axes.len();
+        let trust = in_trust_region.then(|| {
+            let mut steps = evidence.steps(is_local);
+            steps.iter_mut().take(WHOLE + dimensions).for_each(|step| step.is_local = false);
+            Trust::after(&steps, |a, b| evidence.apart(a, b))
+        });
+        let members: Vec<usize> = match &trust {
+            Some(trust) => evidence.nearest(
+                &evidence.points[trust.centre],
+                trust.side,
+                (5 * dimensions + 5).min(MOST_NEAR)..=MOST_NEAR,
+            ),
+            None => thinned(&evidence.losses, if evidence.has_epochs { MOST_CURVES } else { MOST }),
+        };
+        let Observed { points, losses, trials } = evidence.observed(&members);
+        let (warp, hyper) = model(evidence, &points, &losses, prior);
+        let Warped { values, worth, .. } = warp.apply(&losses);
+        let process = Process::new(&Data { axes: &evidence.axes, points: &points, values: &values }, &hyper);
+        let is_noisy = hyper.log_noise >= NEGLIGIBLE.ln() && losses.iter().any(|loss| *loss != losses[0]);
+        // A noisy value may be low by luck; what the model expects is not.
+        let expected: Vec<f64> =
+            if is_noisy { points.iter().map(|point| process.predict(point).mean).collect() } else { values.clone() };
+        let lowest = |is_candidate: &dyn Fn(usize) -> bool| {
+            let keeps = |index: &usize| trials[*index].is_some_and(|trial| evidence.is_feasible[trial]);
+            let candidates = (0..points.len()).filter(|index| keeps(index) && is_candidate(*index));
+            candidates.min_by(|a, b| expected[*a].total_cmp(&expected[*b]))
+        };
+        // Until a trial keeps the constraints, only the probability of keeping them counts.
+        let worst = || values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let best = lowest(&|_| true).map_or_else(worst, |index| expected[index]);
+        let region = trust.as_ref().map_or_else(
+            || Region::whole(dimensions),
+            |Trust { side, centre, left }| {
+                let is_left =
+                    |point: &Vec<f64>| left.is_some_and(|left| evidence.apart(&evidence.points[left], point) < APART);
+                let centre = lowest(&|index| is_noisy && !is_left(&points[index]))
+                    .map_or(&evidence.points[*centre], |index| &points[index]);
+                Region::around(centre, *side, &hyper.log_lengthscales, &evidence.axes)
+            },
+        );
+        let mut order: Vec<usize> = (0..points.len()).filter(|index| trials[*index].is_some()).collect();
+        order.sort_by(|a, b| expected[*a].total_cmp(&expected[*b]));
+        let good = distinct(order.into_iter().map(|index| &points[index]), GOOD);
+        let noise = if is_noisy { process.noise_deviation() } else { 0.0 };
+        let promise = Promise { process, best, noise, failure: evidence.failure(MOST, EVALUATIONS[0]) };
+        View { evidence, hyper, points, values, worth, promise, region, good }
+    }
+
+    /// Assumes that each running trial has the predicted value, so that its point promises no further improvement
+    /// (Ginsbourger et al. 2010).
+    fn assume_open(&mut self) {
+        for open in &self.evidence.open {
+            self.values.push(self.promise.process.predict(open).mean);
+            self.points.push(open.clone());
+            let data = Data { axes: &self.evidence.axes, points: &self.points, values: &self.values };
+            self.promise.process = Process::new(&data, &self.hyper);
+        }
+        if self.promise.noise > 0.0 {
+            self.promise.noise = self.promise.process.noise_deviation();
+        }
+    }
+
+    /// The most promising point, with the logarithm of its promise; `None` if all points that it looked at are barred.
+    fn search(&self, space: &Space, rng: &mut Pcg64) -> Option<(f64, Vec<f64>)> {
+        let evidence = self.evidence;
+        let may_repeat = self.promise.noise > 0.0 && !evidence.repeats_agree();
+        let tried = evidence.points.iter().filter(|_| !may_repeat);
+        let barred: Vec<Vec<f64>> = tried.chain(&evidence.open).chain(&evidence.failed).cloned().collect();
+        let quest = Quest {
+            promise: &self.promise,
+            axes: &evidence.axes,
+            space,
+            region: &self.region,
+            good: &self.good,
+            barred: &barred,
+            known: &evidence.points,
+            scales: self.hyper.log_lengthscales.iter().map(|log| log.exp().min(1.0)).collect(),
+        };
+        quest.run(rng)
+    }
+}
+
+/// The first few of these points that differ from each other.
+fn distinct<'a>(points: impl Iterator<Item = &'a Vec<f64>>, most: usize) -> Vec<Vec<f64>> {
+    let mut distinct: Vec<Vec<f64>> = Vec::with_capacity(most);
+    for point in points {
+        if distinct.len() < most && !distinct.iter().any(|other| is_same(other, point)) {
+            distinct.push(point.clone());
+        }
+    }
+    distinct
+}
+
+/// The warp and the hyper-parameters that make the losses most probable.
+fn model(evidence: &Evidence, points: &[Vec<f64>], losses: &[f64], prior: &Hyper) -> (Warp, Hyper) {
+    let [first, further, smoother, last] = EVALUATIONS;
+    let (rough_points, rough_losses) = chosen(&thinned(losses, ROUGH), points, losses);
+    let rough = |warp: Warp, start: &Hyper, evaluations: usize| {
+        let warped = warp.apply(&rough_losses);
+        let data = Data { axes: &evidence.axes, points: &rough_points, values: &warped.values };
+        let Fit { hyper, badness } = fit(&data, prior, start, evaluations);
+        (badness - warped.log_stretch, warp, hyper)
+    };
+    let mut found = vec![rough(WARPS[0], prior, first)];
+    for warp in &WARPS[1..] {
+        // Its hyper-parameters are close to those of the warp before.
+        let start = found[found.len() - 1].2.clone();
+        found.push(rough(*warp, &start, further));
+    }
+    let by_badness = |a: &&(f64, Warp, Hyper), b: &&(f64, Warp, Hyper)| a.0.total_cmp(&b.0);
+    let starts: Vec<(Warp, Hyper)> = found
+        .first()
+        .into_iter()
+        .chain(found.iter().min_by(by_badness))
+        .map(|(_, warp, hyper)| (*warp, Hyper { shape: Shape::Gaussian, ..hyper.clone() }))
+        .collect();
+    found.extend(starts.iter().map(|(warp, start)| rough(*warp, start, smoother)));
+    if !prior.is_noise_given {
+        // The likelihood has no slope along the noise where the noise is tiny, so that a fit from there finds none.
+        let (_, warp, hyper) = found.iter().min_by(by_badness).unwrap_or(&found[0]);
+        let start = Hyper { log_noise: hyper.log_noise.max(LOG_NOISE), ..hyper.clone() };
+        let (badness, warp, hyper) = rough(*warp, &start, smoother);
+        found.push((badness + DOUBT, warp, hyper));
+    }
+    let (_, warp, start) = found.iter().min_by(by_badness).unwrap_or(&found[0]);
+    let (points, losses) = chosen(&thinned(losses, FINE), points, losses);
+    let data = Data { axes: &evidence.axes, points: &points, values: &warp.apply(&losses).values };
+    (*warp, fit(&data, prior, start, last).hyper)
+}
+
+/// Indices, in their order, of at most so many trials: half of them the best by loss, and the other half evenly chosen
+/// from the others.
+fn thinned(losses: &[f64], most: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..losses.len()).collect();
+    if order.len() > most {
+        order.sort_by(|a, b| losses[*a].total_cmp(&losses[*b]));
+        let (good, rest) = order.split_at(most / 2);
+        let even = (0..most - good.len()).map(|part| rest[part * rest.len() / (most - good.len())]);
+        order = good.iter().copied().chain(even).collect();
+        order.sort_unstable();
+    }
+    order
+}
+
+/// The points and losses of some trials.
+fn chosen(indices: &[usize], points: &[Vec<f64>], losses: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>) {
+    (indices.iter().map(|index| points[*index].clone()).collect(), indices.iter().map(|index| losses[*index]).collect())
+}

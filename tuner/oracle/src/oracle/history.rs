@@ -1,0 +1,215 @@
+//! The records in the form that samplers need: points of the unit cube and their outcomes. A cache of the records only,
+//! so a resumed search sees the same history.
+
+use super::curve;
+use super::settings::Settings;
+use crate::inferred::{Space, has_asked_all};
+use ferrotune_space::Value;
+use ferrotune_space::given::Given;
+use ferrotune_space::record::{Ending, TrialRecord};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Proposed values of trials that have not asked for all of them yet, by trial and name.
+pub(super) type Proposed = BTreeMap<u64, BTreeMap<String, Value>>;
+
+/// All trials except the one to propose values for.
+#[derive(Clone, Debug)]
+pub(crate) struct History {
+    /// The settings of the search.
+    pub(crate) settings: Settings,
+    /// The parameters and their conditions, as far as the trials have shown them.
+    pub(crate) space: Space,
+    /// Trials that have asked for parameters: those of another study that fit, and then those of the search, each in the
+    /// order of their numbers. Leaves out cancelled trials, and those in which a fixed parameter has another value.
+    pub(crate) rows: Vec<Row>,
+    /// Fingerprints of the records that the rows of ended trials come from, by trial number.
+    seen: Vec<Option<Fingerprint>>,
+    /// Which trials of the other study fit.
+    fitting: Vec<bool>,
+    /// The trial that the last proposal was for.
+    asked: u64,
+}
+
+/// One trial.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    /// Its number; `None` for a trial of another study.
+    pub(crate) trial: Option<u64>,
+    /// Its parameters in the order of the space's dimensions; NaN if the trial did not ask for one.
+    pub(crate) point: Vec<f64>,
+    /// Its outcome.
+    pub(crate) outcome: Outcome,
+    /// Its losses on the way, which are those of [`curve::of`].
+    pub(super) curve: Vec<(f64, f64)>,
+    /// Whether it has asked for all its parameters.
+    is_whole: bool,
+}
+
+/// The outcome of a trial.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    /// It trained to its end.
+    Finished {
+        /// Value of each objective, small is good; finite.
+        losses: Vec<f64>,
+        /// By how much it breaks its constraints: 0 if it keeps them all.
+        violation: f64,
+    },
+    /// It was pruned.
+    Pruned {
+        /// Epochs that it trained.
+        epochs: u64,
+        /// Best value of the first objective up to then, small is good.
+        loss: Option<f64>,
+    },
+    /// It failed, was killed, timed out, or returned no value.
+    Failed,
+    /// It did not fit into memory.
+    OutOfMemory,
+    /// It runs, waits or was interrupted.
+    Open,
+}
+
+/// The part of an ended trial's record that may change: by a retry, or because the records are those of another study.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Fingerprint {
+    ending: std::mem::Discriminant<Ending>,
+    value: Option<u64>,
+    parameters: usize,
+    reports: usize,
+}
+
+impl Fingerprint {
+    fn of(trial: &TrialRecord) -> Option<Fingerprint> {
+        let ending = trial.ending.as_ref()?;
+        Some(Fingerprint {
+            ending: std::mem::discriminant(ending),
+            value: trial.value().map(f64::to_bits),
+            parameters: trial.parameters.len(),
+            reports: trial.metrics.len(),
+        })
+    }
+}
+
+impl History {
+    /// A history of no trials.
+    pub(super) fn new(settings: Settings) -> History {
+        History { settings, space: Space::default(), rows: Vec::new(), seen: Vec::new(), fitting: Vec::new(), asked: 0 }
+    }
+
+    /// Updates the rows for a proposal to the trial `asking`.
+    ///
+    /// Trials without an ending count only if they began before it. They have the values in `proposed` for parameters
+    /// that they have not asked for yet, so concurrent trials know of each other.
+    pub(super) fn update(&mut self, trials: &[TrialRecord], asking: u64, proposed: &Proposed) {
+        if self.is_of_other_trials(trials, asking) {
+            *self = History::new(self.settings.clone());
+        }
+        let is_refitted = self.fit_source(trials, asking);
+        self.asked = asking;
+        self.seen.resize(trials.len(), None);
+        let known = self.rows.len();
+        self.rows.retain(|row| row.outcome != Outcome::Open);
+        let had_open = self.rows.len() < known;
+        let (mut fresh, mut is_changed) = (Vec::new(), false);
+        for (trial, seen) in trials.iter().zip(&mut self.seen) {
+            if seen.is_some() || !counts(trial, asking, &self.settings.given) {
+                continue;
+            }
+            *seen = Fingerprint::of(trial);
+            let given = &self.settings.given;
+            is_changed |= self.space.include(trial.number as i64, trial, |name| given.leaves_open(name));
+            fresh.push(trial);
+        }
+        if fresh.is_empty() && !had_open && !is_refitted {
+            return;
+        }
+        if is_changed || is_refitted {
+            self.rows.retain(|row| row.trial.is_some());
+            for row in &mut self.rows {
+                if let Some(number) = row.trial {
+                    row.point = self.space.encode(&trials[number as usize].parameters);
+                }
+            }
+            let source = self.source().filter_map(|trial| self.row(trial, None));
+            let source: Vec<Row> = source.map(|row| Row { trial: None, ..row }).collect();
+            self.rows.splice(..0, source);
+        }
+        for trial in fresh {
+            let row = self.row(trial, proposed.get(&trial.number));
+            self.rows.extend(row);
+        }
+        self.rows.sort_by_key(|row| row.trial);
+        // What the other study never asked for is no condition there.
+        let source = self.rows.iter().take_while(|row| row.trial.is_none());
+        let is_known = |dimension: usize| source.clone().any(|row| !row.point[dimension].is_nan());
+        let source_counts = (0..self.space.dimensions.len()).all(is_known);
+        let whole = self.rows.iter().filter(|row| row.is_whole && (row.trial.is_some() || source_counts));
+        self.space.infer_conditions(whole.map(|row| row.point.as_slice()));
+        self.forget_unneeded(proposed);
+    }
+
+    /// Begins anew where other trials of the other study fit now; says whether that is so.
+    fn fit_source(&mut self, trials: &[TrialRecord], asking: u64) -> bool {
+        let given = &self.settings.given;
+        let own = trials.iter().filter(|trial| counts(trial, asking, given));
+        let fitting = self.settings.source.fitting(own, given);
+        if fitting == self.fitting {
+            return false;
+        }
+        *self = History { fitting, ..History::new(self.settings.clone()) };
+        let source = Arc::clone(&self.settings.source);
+        let first = -(source.trials.len() as i64);
+        for ((number, trial), _) in (first..).zip(&source.trials).zip(&self.fitting).filter(|(_, fits)| **fits) {
+            self.space.include(number, trial, |_| true);
+        }
+        true
+    }
+
+    /// The trials of the other study that fit.
+    fn source(&self) -> impl Iterator<Item = &TrialRecord> {
+        self.settings.source.trials.iter().zip(&self.fitting).filter(|(_, fits)| **fits).map(|(trial, _)| trial)
+    }
+
+    /// Whether a known trial has changed, or the proposal is for an earlier trial than the last proposal.
+    fn is_of_other_trials(&self, trials: &[TrialRecord], asking: u64) -> bool {
+        let is_other = |(trial, seen): (&TrialRecord, &Option<Fingerprint>)| {
+            seen.is_some() && (trial.number == asking || *seen != Fingerprint::of(trial))
+        };
+        asking < self.asked || trials.len() < self.seen.len() || trials.iter().zip(&self.seen).any(is_other)
+    }
+
+    fn row(&self, trial: &TrialRecord, proposed: Option<&BTreeMap<String, Value>>) -> Option<Row> {
+        let mut point = self.space.encode(&trial.parameters);
+        if let Some(proposed) = proposed.filter(|_| trial.ending.is_none()) {
+            for (unit, dimension) in point.iter_mut().zip(&self.space.dimensions).filter(|(unit, _)| unit.is_nan()) {
+                let proposed = proposed.get(&dimension.name).and_then(|value| dimension.distribution.to_unit(value));
+                *unit = proposed.unwrap_or(f64::NAN);
+            }
+        }
+        let is_whole = has_asked_all(trial);
+        let outcome = self.settings.outcome(trial);
+        let curve = curve::of(trial, self.settings.objective());
+        let is_known = point.iter().any(|unit| !unit.is_nan());
+        is_known.then_some(Row { trial: Some(trial.number), point, outcome, curve, is_whole })
+    }
+
+    /// Removes from the rows of open trials the values that they are not expected to ask for.
+    fn forget_unneeded(&mut self, proposed: &Proposed) {
+        let is_proposed = |row: &&mut Row| row.trial.is_some_and(|number| proposed.contains_key(&number));
+        for row in self.rows.iter_mut().filter(|row| row.outcome == Outcome::Open).filter(is_proposed) {
+            let needed: Vec<bool> = (0..row.point.len()).map(|index| self.space.is_active(index, &row.point)).collect();
+            for (unit, _) in row.point.iter_mut().zip(needed).filter(|(_, needed)| !needed) {
+                *unit = f64::NAN;
+            }
+        }
+    }
+}
+
+/// Whether a trial counts for a proposal to the trial `asking`.
+fn counts(trial: &TrialRecord, asking: u64, given: &Given) -> bool {
+    let is_early = trial.ending.is_some() || trial.number < asking;
+    let is_other = trial.number != asking && trial.ending != Some(Ending::Cancelled);
+    is_early && is_other && given.agrees_with(&trial.parameters)
+}

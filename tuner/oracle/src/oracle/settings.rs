@@ -1,0 +1,118 @@
+//! The settings of a search that oracles need, and the outcome of a trial's record under these settings.
+
+use super::history::Outcome;
+use super::{OracleError, Source};
+use ferrotune_space::given::Given;
+use ferrotune_space::objective::{Constraint, Objective};
+use ferrotune_space::record::{Ending, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Value, seed};
+use std::sync::Arc;
+
+/// The settings of a search that its oracle uses.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Seed of all draws.
+    pub seed: u64,
+    /// How many trials the search may start.
+    pub max_trials: u64,
+    /// The objectives, at least one.
+    pub objectives: Vec<Objective>,
+    /// The constraints of a trial.
+    pub constraints: Vec<Constraint>,
+    /// The parameters whose values the user has decided. Oracles do not see them.
+    pub given: Given,
+    /// The trials of another study that samplers learn from.
+    pub(super) source: Arc<Source>,
+}
+
+impl Settings {
+    /// The settings of `spec`, with a seed from the operating system if it has none. Fails if its limits allow no
+    /// trial.
+    pub fn new(spec: &StudySpec) -> Result<Settings, OracleError> {
+        if spec.max_trials == 0 {
+            return Err(OracleError::NoTrials);
+        }
+        for (option, limit) in [("--timeout", spec.timeout_s), ("--trial-timeout", spec.trial_timeout_s)] {
+            if let Some(seconds) = limit.filter(|seconds| seconds.is_nan() || *seconds <= 0.0) {
+                return Err(OracleError::Timeout { option, seconds });
+            }
+        }
+        check_objectives(spec)?;
+        check_numbers(spec)?;
+        let seed = spec.seed.unwrap_or_else(seed::draw);
+        let (objectives, constraints) = (spec.objectives.clone(), spec.constraints.clone());
+        let given = Given { enqueued: Vec::new(), ..spec.given.clone() };
+        let source = Arc::new(Source::of(spec));
+        Ok(Settings { seed, max_trials: spec.max_trials, objectives, constraints, given, source })
+    }
+
+    /// The settings without the trials of another study.
+    pub(super) fn without_source(&self) -> Settings {
+        Settings { source: Arc::default(), ..self.clone() }
+    }
+
+    /// The objective that compares trials before they end.
+    pub fn objective(&self) -> &Objective {
+        &self.objectives[0]
+    }
+
+    /// The outcome of a trial for samplers.
+    pub(super) fn outcome(&self, trial: &TrialRecord) -> Outcome {
+        match &trial.ending {
+            None | Some(Ending::Cancelled) => Outcome::Open,
+            Some(Ending::OutOfMemory { .. } | Ending::Refused { .. }) => Outcome::OutOfMemory,
+            Some(Ending::Finished) => match self.losses(trial) {
+                Some(losses) => {
+                    Outcome::Finished { losses, violation: trial.violation(&self.objectives, &self.constraints) }
+                }
+                None => Outcome::Failed,
+            },
+            Some(Ending::Pruned) => {
+                let loss = trial.summary(self.objective()).map(|value| loss(self.objective(), value));
+                Outcome::Pruned { epochs: trial.epochs_done(), loss }
+            }
+            Some(_) => Outcome::Failed,
+        }
+    }
+
+    /// The trial's value of each objective, small is good; `None` if one is missing.
+    fn losses(&self, trial: &TrialRecord) -> Option<Vec<f64>> {
+        let losses = self.objectives.iter().zip(&trial.values).map(|(objective, value)| loss(objective, *value));
+        let losses: Vec<f64> = losses.filter(|loss| loss.is_finite()).collect();
+        Some(losses).filter(|losses| losses.len() == self.objectives.len())
+    }
+}
+
+/// Refuses a search without objectives, or with the same objective twice.
+fn check_objectives(spec: &StudySpec) -> Result<(), OracleError> {
+    if spec.objectives.is_empty() {
+        return Err(OracleError::NoObjective);
+    }
+    let mut rest = spec.objectives.as_slice();
+    while let Some((objective, others)) = rest.split_first() {
+        if others.iter().any(|other| other.metric == objective.metric) {
+            return Err(OracleError::RepeatedObjective { metric: objective.metric.clone() });
+        }
+        rest = others;
+    }
+    Ok(())
+}
+
+/// Refuses numbers that a journal cannot store.
+fn check_numbers(spec: &StudySpec) -> Result<(), OracleError> {
+    let given = spec.given.fixed.iter().chain(spec.given.enqueued.iter().flatten());
+    let mut given = given.filter(|(_, value)| matches!(value, Value::Float(value) if !value.is_finite()));
+    if let Some((name, _)) = given.next() {
+        return Err(OracleError::NotFinite { what: format!("the value given for `{name}`") });
+    }
+    match spec.constraints.iter().find(|constraint| !constraint.bound.is_finite()) {
+        Some(constraint) => Err(OracleError::NotFinite { what: format!("the bound of `{}`", constraint.metric) }),
+        None => Ok(()),
+    }
+}
+
+/// The objective's value with the sign that makes small good.
+pub(super) fn loss(objective: &Objective, value: f64) -> f64 {
+    objective.direction.loss(value)
+}

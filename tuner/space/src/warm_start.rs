@@ -1,0 +1,68 @@
+//! The trials of another study that a search learns from before its first trial. Reads no study; a search keeps a copy, so
+//! that it goes on in the same way when the other study has grown or is gone.
+
+use crate::given::Values;
+use crate::record::{Ending, TrialRecord};
+use crate::{Distribution, Parameter};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What a search has taken from another study.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WarmStart {
+    /// The other study, as the user named it: a project of the same directory, or a folder.
+    pub study: String,
+    /// The ranges of its parameters, each from the latest trial that asked for it.
+    pub ranges: BTreeMap<String, Distribution>,
+    /// Its trials, in the order of their numbers; at least one.
+    pub trials: Vec<SourceTrial>,
+    /// The values of its best trial, which is tried first.
+    pub best: Values,
+}
+
+/// A trial of the other study.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SourceTrial {
+    /// Its number there.
+    pub number: u64,
+    /// The values of the parameters that it asked for.
+    pub parameters: Values,
+    /// A value for each objective, in the order of the new search.
+    pub values: Vec<f64>,
+    /// The last report of each metric that the new search has a constraint on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, f64>,
+}
+
+impl WarmStart {
+    /// The trials as records of finished trials with their own numbers. A record's metrics are those of constraints, at
+    /// step 0.
+    pub fn records(&self) -> impl Iterator<Item = TrialRecord> {
+        self.trials.iter().map(|trial| {
+            let parameter = |(name, value): (&String, _)| {
+                let distribution = self.ranges.get(name)?.clone();
+                Some((name.clone(), Parameter { distribution, value: Clone::clone(value) }))
+            };
+            let metrics: BTreeMap<_, _> =
+                trial.metrics.iter().map(|(metric, value)| (metric.clone(), Some(*value))).collect();
+            TrialRecord {
+                parameters: trial.parameters.iter().filter_map(parameter).collect(),
+                values: trial.values.clone(),
+                metrics: BTreeMap::from([(0, metrics)]),
+                ending: Some(Ending::Finished),
+                ..TrialRecord::new(trial.number)
+            }
+        })
+    }
+}
+
+/// Whether the text that names another study is a path: it has a slash then.
+pub fn is_path(study: &str) -> bool {
+    study.contains('/')
+}
+
+/// The folder of the study that `study` names beside those of `directory`.
+pub fn folder_of(directory: &Path, study: &str) -> PathBuf {
+    if is_path(study) { PathBuf::from(study) } else { directory.join(study) }
+}

@@ -1,0 +1,6 @@
+//! The forms of ranges, records and messages.
+
+mod cube;
+mod distribution;
+mod record;
+mod wire;
