@@ -253,3 +253,27 @@ fn keep_libraries(
     }
     Ok(externs)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn packed_crates_depend_on_no_crate_of_ours_that_is_not_packed() {
+        let manifests = SOURCES.iter().filter(|(path, _)| path.ends_with("/Cargo.toml"));
+        let manifests: Vec<toml_edit::DocumentMut> =
+            manifests.map(|(_, text)| without_tests(text).unwrap().parse().unwrap()).collect();
+        let name = |manifest: &toml_edit::DocumentMut| manifest["package"]["name"].as_str().unwrap().to_owned();
+        let packed: BTreeSet<String> = manifests.iter().map(name).collect();
+        for manifest in &manifests {
+            assert!(manifest.get("dev-dependencies").is_none(), "{}", name(manifest));
+            let Some(dependencies) = manifest.get("dependencies").and_then(toml_edit::Item::as_table_like) else {
+                continue;
+            };
+            for (dependency, _) in dependencies.iter().filter(|(dependency, _)| dependency.starts_with("ferrotune")) {
+                assert!(packed.contains(dependency), "{} needs {dependency}, which is not packed", name(manifest));
+            }
+        }
+    }
+}
