@@ -9,9 +9,10 @@ use addr2line::gimli::{DwarfSections, EndianSlice, LittleEndian, SectionId};
 use object::read::ReadCache;
 use object::{Object as _, ObjectSection as _};
 use std::cell::RefCell;
+use std::ffi::c_void;
 use std::fs::{self, File};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// So many calls are kept: rayon and the kernel add some tens to those of the user.
 const MOST_CALLS: usize = 256;
@@ -57,9 +58,12 @@ pub fn calls_to(message: &str) -> Vec<String> {
     let libraries: Vec<Mapped<'_>> = maps.lines().filter_map(Mapped::of).collect();
     let calls = addresses.iter().filter_map(|&address| {
         let Mapped { path, .. } = libraries.iter().find(|library| library.addresses.contains(&address))?;
+        if path.starts_with("/memfd:") {
+            return Some(calls_in_memory(address));
+        }
         let first = libraries.iter().find(|first| first.path == *path)?;
         // The address is that of the instruction to which the call returns.
-        calls_at(&file_of(path), (address - 1 - first.addresses.start) as u64)
+        calls_at(Path::new(path), (address - 1 - first.addresses.start) as u64)
     });
     calls.flatten().collect()
 }
@@ -78,12 +82,15 @@ impl<'a> Mapped<'a> {
     }
 }
 
-/// What can be opened of a mapped file: of one in memory alone, its descriptor.
-fn file_of(path: &str) -> PathBuf {
-    let descriptors = || fs::read_dir("/proc/self/fd").into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_it = |descriptor: &PathBuf| fs::read_link(descriptor).is_ok_and(|target| target == Path::new(path));
-    let in_memory = if path.starts_with("/memfd:") { descriptors().find(is_it) } else { None };
-    in_memory.unwrap_or_else(|| path.into())
+/// The calls at an address of a library that is in memory alone, which the dynamic linker knows by another name. The libraries of a
+/// trial are all loaded before its first error.
+fn calls_in_memory(address: usize) -> Vec<String> {
+    let mut calls = Vec::new();
+    backtrace::resolve(std::ptr::without_provenance_mut::<c_void>(address), |symbol| {
+        let place = symbol.filename().zip(symbol.lineno());
+        calls.extend(place.map(|(file, line)| format!("{}:{line}:1", file.display())));
+    });
+    calls
 }
 
 /// The calls at an address of a library, which are several where functions have been inlined, innermost first; none where the library
