@@ -146,7 +146,8 @@ class FrontEnd:
         left = self.settle("shell") + self.settle("control") + self.kept
         self.kept = []
         is_live = lambda message: message["parent_header"].get("msg_id") in self.live
-        left = [message for message in left if message["msg_type"] != "update_display_data" or not is_live(message)]
+        updates = ("update_display_data", "comm_msg")
+        left = [message for message in left if message["msg_type"] not in updates or not is_live(message)]
         # Shadowed, because jupyter_client 7 asks this socket in an event loop.
         questions = zmq.Socket.shadow(self.client.stdin_channel.socket.underlying)
         while questions.poll(0):

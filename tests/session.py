@@ -38,6 +38,11 @@ class Outcome:
                 self.result = content["data"].get("text/plain")
             case "display_data" | "update_display_data":
                 self.displays.append(content["data"].get("text/plain", ""))
+            # The display of a search, where the client has asked for widgets, and what it shows next.
+            case "comm_open" if content["data"]["state"]["_model_name"] in ("LayoutModel", "HTMLStyleModel", "HTMLModel"):
+                pass
+            case "comm_msg" if str(content["data"].get("state", {}).get("value")).startswith("<div"):
+                self.displays.append(content["data"]["state"]["value"])
             case "error":
                 self.errors.append(content)
             case _:
