@@ -6,16 +6,21 @@ use candle_core::Tensor;
 use ferrotune_data::DataError;
 use std::fmt::Debug;
 
-/// How many elements are shown.
-pub(crate) const SHOWN: usize = 5;
+/// How many rows are shown.
+const SHOWN: usize = 5;
 
 /// A dataset's length and type, and its first elements: rows below one another, of images and batches the first one.
 pub(crate) fn bundle(
     dataset: &dyn Debug,
-    preview: impl FnOnce() -> Result<Option<Vec<Vec<Tensor>>>, DataError>,
+    preview: impl Fn(usize) -> Result<Option<Vec<Vec<Tensor>>>, DataError>,
 ) -> Bundle {
     let line = format!("{dataset:?}");
-    let elements = match preview() {
+    // Images and batches are read one at a time.
+    let begin = preview(1).and_then(|first| match first {
+        Some(elements) if are_rows(&elements) => preview(SHOWN),
+        other => Ok(other),
+    });
+    let elements = match begin {
         Ok(Some(elements)) => elements,
         Ok(None) => {
             return lines(&line, "a function or a shuffle makes its elements; .epoch(0).next() makes the first one");
@@ -42,11 +47,14 @@ pub(crate) fn bundle(
     }
 }
 
-/// The elements below one another, where they are numbers and rows of numbers. Images and batches are not, nor are rows of
-/// different lengths.
+/// Whether all tensors are numbers or rows of numbers.
+fn are_rows(elements: &[Vec<Tensor>]) -> bool {
+    elements.iter().flatten().all(|tensor| tensor.rank() <= 1)
+}
+
+/// The elements below one another, where they are rows of the same lengths.
 fn stacked(elements: &[Vec<Tensor>]) -> Option<Vec<Tensor>> {
-    let are_rows = elements.iter().flatten().all(|tensor| tensor.rank() <= 1);
-    if !are_rows || elements.len() < 2 {
+    if !are_rows(elements) || elements.len() < 2 {
         return None;
     }
     let columns = 0..elements[0].len();
@@ -65,7 +73,7 @@ mod tests {
     use ferrotune_data::{Columns, Dataset};
 
     fn text<T: Columns>(dataset: &Dataset<T>) -> String {
-        bundle(dataset, || dataset.preview(SHOWN)).text_of("text/plain").to_owned()
+        bundle(dataset, |count| dataset.preview(count)).text_of("text/plain").to_owned()
     }
 
     fn rows() -> Dataset<(Tensor, Tensor)> {

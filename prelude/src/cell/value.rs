@@ -59,7 +59,7 @@ impl ShowKnown for &(Tensor, Tensor, Tensor) {
 
 impl<T: Columns> ShowKnown for &Dataset<T> {
     fn evcxr_display(&self) {
-        show(dataset::bundle(self, || self.preview(dataset::SHOWN)));
+        show(dataset::bundle(self, |count| self.preview(count)));
     }
 }
 

@@ -63,7 +63,7 @@ pub fn calls_to(message: &str) -> Vec<String> {
         }
         let first = libraries.iter().find(|first| first.path == *path)?;
         // The address is that of the instruction to which the call returns.
-        calls_at(Path::new(path), (address - 1 - first.addresses.start) as u64)
+        calls_at(Path::new(path), address.checked_sub(first.addresses.start + 1)? as u64)
     });
     calls.flatten().collect()
 }
