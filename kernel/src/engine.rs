@@ -4,78 +4,42 @@
 //! Each piece of state has one owner: the [`Evaluator`] owns what evaluates Rust, [`CellSupervisor`] the child process,
 //! [`UndoStates`] the evaluator's knowledge of earlier states, and [`Notebook`] the rest.
 
-mod beside;
-mod captures;
 mod cell_supervisor;
-mod commands;
-mod dependencies;
-mod devices;
-mod evaluator;
-mod evaluator_state;
-mod files;
+mod evaluate;
 mod first_cell;
-mod history;
-mod implementations;
-mod insertions;
+mod handlers;
 mod inspection;
 mod interrupts;
 mod link;
-mod magics;
-mod memory;
 mod notebook;
-mod notebook_file;
-mod objective;
-mod origins;
-mod packages;
-mod place;
-mod places;
-mod preparation;
-mod profile;
-mod questions;
-mod redeclaration;
-mod report;
-mod scripts;
-mod search;
-mod settings;
-mod sharing;
-mod shell;
-mod standing;
 mod startup;
-mod studies;
-mod syntax;
 #[cfg(test)]
 mod tests;
-mod timing;
-mod tpu_check;
-mod undo;
-mod unkept;
-mod variables;
-mod warnings;
-mod watch;
 
-pub(crate) use beside::only_looks;
+pub(crate) use handlers::beside::only_looks;
+pub(crate) use handlers::studies::write_event_files;
 pub(crate) use inspection::Inspector;
 pub(crate) use interrupts::Interrupts;
 pub(crate) use startup::start;
-pub(crate) use studies::write_event_files;
 
 use crate::execution::{Cell, Output, Stream, Work};
 use crate::failure::{ErrorName, Failure};
 use crate::runtime::Runtime;
 use cell_supervisor::CellSupervisor;
-use commands::{KernelCommand, Runner};
-use evaluator::{Evaluated, Evaluator};
-use evaluator_state::EvaluatorState;
+use evaluate::commands::{KernelCommand, Runner};
+use evaluate::evaluator::{Evaluated, Evaluator};
+use evaluate::evaluator_state::EvaluatorState;
+use evaluate::preparation::Prepared;
+use evaluate::undo::UndoStates;
+use evaluate::{commands, dependencies, preparation, report, syntax, unkept};
 use evcxr::{CompilationError, Error};
 use ferrotune_display::{Bundle, table};
 use ferrotune_link::{CellEnding, SupervisorRequest};
 use ferrotune_magics::Step;
 use link::{CellLink, CellOutcome};
 use notebook::Notebook;
-use preparation::Prepared;
 use startup::Leisure;
 use std::collections::HashMap;
-use undo::UndoStates;
 
 /// The error of a cell that an interrupt stopped before it ran.
 const STOPPED_BEFORE: &str = "the cell was stopped before it ran; no variable has changed";

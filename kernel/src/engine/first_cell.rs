@@ -1,8 +1,8 @@
 //! The cells before the engine is there: the first one that needs Rust installs the toolchain where the machine has none. The
 //! magics that need none answer before that, and a cell whose installation fails leaves the next one to try again.
 
+use super::handlers::magics::help;
 use super::link::CellLink;
-use super::magics::help;
 use super::{Interrupts, STOPPED_BEFORE, steps};
 use crate::execution::{Cell, LiveDisplay, Output, Payload, Work};
 use crate::failure::{ErrorName, Failure};

@@ -11,8 +11,8 @@ mod values;
 
 pub(super) use knowledge::Knowledge;
 
-use super::beside;
-use super::standing::Standing;
+use super::handlers::beside;
+use super::handlers::standing::Standing;
 use super::startup::STACK_BYTES;
 use crate::execution::Question;
 use std::panic::{self, AssertUnwindSafe};

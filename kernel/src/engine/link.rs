@@ -3,7 +3,7 @@
 mod limit;
 mod reader;
 
-use super::places::{Found, Places};
+use super::evaluate::places::{Found, Places};
 use crate::environment;
 use crate::execution::Output;
 use anyhow::{Context, Result, bail};

@@ -1,8 +1,8 @@
 //! The notebook's state that neither evcxr nor the cell supervisor has: numbers of cells, the memory limit and the last
 //! study.
 
-use super::origins::Origins;
-use super::standing::Standing;
+use super::evaluate::origins::Origins;
+use super::handlers::standing::Standing;
 use crate::execution::LiveDisplay;
 use std::path::PathBuf;
 use std::sync::Arc;

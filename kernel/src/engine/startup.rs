@@ -2,7 +2,7 @@
 //! evcxr or rust-analyzer has panicked. A cell for which no engine can start fails with the reason, and the next one tries again.
 
 use super::cell_supervisor::{self, CellSupervisor};
-use super::evaluator::Evcxr;
+use super::evaluate::evaluator::Evcxr;
 use super::inspection::Knowledge;
 use super::link::CellLink;
 use super::{Engine, Inspector, Interrupts, first_cell, steps};

@@ -2,7 +2,7 @@
 
 mod table;
 
-use super::evaluator::FIRST_CELL;
+use super::evaluate::evaluator::FIRST_CELL;
 use super::startup::{self, Ended};
 use crate::execution::Work;
 use evcxr::Error;

@@ -1,7 +1,7 @@
 //! A cell as Rust that rust-analyzer understands: its magics are gone, its brackets are closed, and the closure of `%%tune` is
 //! called with a trial.
 
-use crate::engine::commands;
+use crate::engine::evaluate::commands;
 use ferrotune_magics::{Ending, PartKind, cell_magic, split};
 
 /// What stands before and behind the body of `%%tune`. The call tells rust-analyzer the type of the closure's argument.

@@ -1,7 +1,7 @@
 //! The call around the cursor: between the brackets of a call, a user asks for the function.
 
 use super::knowledge::is_of_name;
-use crate::engine::place::{HEAD, parse};
+use crate::engine::evaluate::place::{HEAD, parse};
 use ra_ap_syntax::TextSize;
 use ra_ap_syntax::ast::{self, AstNode as _};
 

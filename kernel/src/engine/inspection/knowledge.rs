@@ -4,9 +4,10 @@
 use super::analysed::Analysed;
 use super::rust::Rust;
 use super::{callee, crates, values};
-use crate::engine::standing::Standing;
+use crate::engine::Engine;
+use crate::engine::evaluate::commands;
+use crate::engine::handlers::standing::Standing;
 use crate::engine::startup::Leisure;
-use crate::engine::{Engine, commands};
 use crate::execution::{Completion, Completions};
 use ferrotune_display::Bundle;
 use ferrotune_magics::{Ending, Matches, Values, cell_magic, split};

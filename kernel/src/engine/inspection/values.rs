@@ -1,7 +1,7 @@
 //! What the values of magics may be: names of the tuner's, of the notebook's, and of files.
 
 use super::Knowledge;
-use crate::engine::{files, studies};
+use crate::engine::handlers::{files, studies};
 use ferrotune_magics::Values;
 use ferrotune_oracle::pruner::Pruner;
 use ferrotune_oracle::terminator::Terminator;

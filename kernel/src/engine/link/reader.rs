@@ -1,7 +1,7 @@
 //! The threads that read from cell supervisors and compilers, and what they do with each frame.
 
 use super::{CellLink, TuneRequest, write};
-use crate::engine::report;
+use crate::engine::evaluate::report;
 use crate::execution::{Output, Stream};
 use ferrotune_link::{Answer, CellEnding, KernelFrame, SupervisorOrder, wire};
 use std::io;

@@ -2,8 +2,8 @@
 //! socket in place of the cell supervisor. No compiler and no cell process runs.
 
 use crate::engine::cell_supervisor::CellSupervisor;
-use crate::engine::evaluator::{Evaluated, Evaluator};
-use crate::engine::evaluator_state::EvaluatorState;
+use crate::engine::evaluate::evaluator::{Evaluated, Evaluator};
+use crate::engine::evaluate::evaluator_state::EvaluatorState;
 use crate::engine::link::CellLink;
 use crate::engine::{Engine, Inspector, Interrupts};
 use crate::execution::{Cell, Output, Payload, Stream, Work};

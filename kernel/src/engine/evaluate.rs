@@ -1,0 +1,20 @@
+//! From a cell's text to an outcome: preparation of the lines, the evaluator and what it knows, places in the source, errors and
+//! warnings in the user's own lines, and the way back to earlier states.
+
+pub(super) mod commands;
+pub(super) mod dependencies;
+pub(super) mod evaluator;
+pub(super) mod evaluator_state;
+pub(super) mod implementations;
+pub(super) mod insertions;
+pub(super) mod origins;
+pub(super) mod place;
+pub(super) mod places;
+pub(super) mod preparation;
+pub(super) mod redeclaration;
+pub(super) mod report;
+pub(super) mod sharing;
+pub(super) mod syntax;
+pub(super) mod undo;
+pub(super) mod unkept;
+pub(super) mod warnings;

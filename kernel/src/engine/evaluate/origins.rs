@@ -1,0 +1,129 @@
+//! Which cell has made each variable, and why one that the notebook had is gone, so that an error about its name can say what
+//! to do.
+
+use crate::engine::evaluate::place;
+use crate::failure::{Failure, PLAIN};
+use evcxr::CompilationError;
+use std::collections::HashMap;
+
+/// rustc's code for a value that it cannot find.
+const NO_VALUE: &str = "E0425";
+
+/// The number that Jupyter shows beside a cell, if it shows one.
+type Count = Option<u32>;
+
+/// Where variables come from, and how they went.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Origins {
+    made: HashMap<String, Count>,
+    gone: HashMap<String, Gone>,
+}
+
+/// Why a variable is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gone {
+    /// A cell has moved its value.
+    Moved(Count),
+    /// Its type has been defined anew.
+    Outdated,
+    /// The process that had it has ended.
+    Lost,
+}
+
+impl Origins {
+    /// A cell with this source has run, and has changed the names of the variables from `before` to `now`.
+    pub(in crate::engine) fn ran(&mut self, cell: Count, source: &str, before: &[String], now: &[&str]) {
+        let declared = place::declared(source);
+        let moved = before.iter().chain(&declared).filter(|name| !now.contains(&name.as_str()));
+        self.gone.extend(moved.map(|name| (name.clone(), Gone::Moved(cell))));
+        self.made.extend(declared.into_iter().map(|name| (name, cell)));
+    }
+
+    /// The process that had these variables has ended.
+    pub(in crate::engine) fn lost<N: Into<String>>(&mut self, names: impl IntoIterator<Item = N>) {
+        self.gone.extend(names.into_iter().map(|name| (name.into(), Gone::Lost)));
+    }
+
+    /// A variable was dropped because its type has been defined anew; gives what makes it again.
+    pub(in crate::engine) fn outdated(&mut self, name: &str) -> String {
+        self.gone.insert(name.to_owned(), Gone::Outdated);
+        self.remake(name)
+    }
+
+    /// The notebook is back in an earlier state, whose variables are not gone.
+    pub(in crate::engine) fn returned(&mut self) {
+        self.gone.clear();
+    }
+
+    fn remake(&self, name: &str) -> String {
+        match self.made.get(name) {
+            Some(Some(cell)) => format!("run In [{cell}] again"),
+            _ => "run the cell that makes it again".to_owned(),
+        }
+    }
+
+    /// The same failure with the reason why a name of these errors is not known, where there is one. `now` are the names of the
+    /// variables.
+    pub(in crate::engine) fn explain(
+        &self,
+        errors: &[CompilationError],
+        now: &[&str],
+        mut failure: Failure,
+    ) -> Failure {
+        for error in errors.iter().filter(|error| error.code() == Some(NO_VALUE)) {
+            let message = error.message();
+            let name = message.strip_prefix("cannot find value `").and_then(|rest| rest.split_once('`'));
+            let Some(reason) = name.and_then(|(name, _)| self.reason(name, now)) else { continue };
+            let explained = format!("{message}: {reason}");
+            failure.text = failure.text.replacen(&message, &explained, 1);
+            for line in failure.traceback.iter_mut().filter(|line| line.ends_with(&format!("{message}{PLAIN}"))) {
+                *line = line.replace(&message, &explained);
+            }
+        }
+        failure
+    }
+
+    fn reason(&self, name: &str, now: &[&str]) -> Option<String> {
+        if now.contains(&name) {
+            return Some(format!(
+                "`{name}` is a variable, and no fn or other item sees variables; pass it as an argument, or write a closure"
+            ));
+        }
+        Some(match self.gone.get(name)? {
+            Gone::Moved(Some(cell)) => format!("`{name}` was moved by In [{cell}]; clone it there, or %undo"),
+            Gone::Moved(None) => format!("`{name}` was moved by an earlier cell; clone it there, or %undo"),
+            Gone::Outdated => {
+                format!("`{name}` was dropped, since its type has been defined anew; {}", self.remake(name))
+            }
+            Gone::Lost => format!("`{name}` is gone with the process that had it; {}", self.remake(name)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_of_a_name_is_why_it_is_gone() {
+        let mut origins = Origins::default();
+        origins.ran(Some(3), "let sold = vec![1]; let (kept, mut other) = (1, 2);", &[], &["kept", "other", "sold"]);
+        assert_eq!(origins.reason("sold", &[]), None);
+        origins.ran(Some(4), "drop(sold); let gone = 1;", &["kept".to_owned(), "sold".to_owned()], &["kept", "other"]);
+        let moved = |name: &str| format!("`{name}` was moved by In [4]; clone it there, or %undo");
+        assert_eq!(
+            ["sold", "gone"].map(|name| origins.reason(name, &[])),
+            ["sold", "gone"].map(|name| Some(moved(name)))
+        );
+        assert_eq!(origins.outdated("other"), "run In [3] again");
+        let expected = "`other` was dropped, since its type has been defined anew; run In [3] again";
+        assert_eq!(origins.reason("other", &[]).as_deref(), Some(expected));
+        origins.lost(["kept"]);
+        let expected = "`kept` is gone with the process that had it; run In [3] again";
+        assert_eq!(origins.reason("kept", &[]).as_deref(), Some(expected));
+        let seen = origins.reason("kept", &["kept"]);
+        assert!(seen.is_some_and(|reason| reason.contains("no fn or other item sees variables")));
+        origins.returned();
+        assert_eq!(origins.reason("sold", &[]), None);
+    }
+}

@@ -1,0 +1,90 @@
+//! Brings evcxr to another state of the notebook: it forgets everything, and runs one cell that declares the items and
+//! variables of that state. `:clear` and `:restart` are such states, too.
+
+use crate::engine::Engine;
+use crate::engine::evaluate::evaluator::{Evaluated, FIRST_CELL};
+use crate::engine::evaluate::evaluator_state::EvaluatorState;
+use crate::engine::evaluate::report;
+use crate::failure::Failure;
+use crate::prelude;
+use evcxr::Error;
+
+impl Engine {
+    /// `:clear`: another cell process without variables, and an evcxr that knows nothing.
+    pub(in crate::engine) fn clear(&mut self) -> Result<(), Failure> {
+        self.start_anew(EvaluatorState::default())
+    }
+
+    /// `:restart`: another cell process without variables; the items stay.
+    pub(in crate::engine) fn restart(&mut self) -> Result<(), Failure> {
+        let mut state = self.undo.now.clone();
+        state.lose_variables();
+        self.start_anew(state)
+    }
+
+    fn start_anew(&mut self, state: EvaluatorState) -> Result<(), Failure> {
+        let left = self.undo.now.clone();
+        self.notebook.origins.lost(left.names());
+        let declared = self.redeclare(state);
+        let now = std::mem::replace(&mut self.undo.now, left);
+        self.undo.record(self.notebook.cell, now);
+        declared
+    }
+
+    /// Makes evcxr forget everything and learn a state.
+    pub(in crate::engine) fn redeclare(&mut self, state: EvaluatorState) -> Result<(), Failure> {
+        let cell = self.notebook.cell.take();
+        // An interrupt between the two steps would leave an evcxr that knows nothing.
+        self.link.compile_for_engine();
+        let declared = self.declare(state);
+        self.link.compile_for_user();
+        self.notebook.cell = cell;
+        match declared {
+            Ok(state) => {
+                self.undo.now = state;
+                Ok(())
+            }
+            Err(failure) => {
+                self.undo.now = EvaluatorState::default();
+                Err(failure)
+            }
+        }
+    }
+
+    /// Declares the state without the variables whose types were redefined before it, and returns the state without them.
+    fn declare(&mut self, mut state: EvaluatorState) -> Result<EvaluatorState, Failure> {
+        self.evaluate_generated(":clear")?;
+        let own = prelude::CRATES.iter().map(|name| {
+            let (package, value) = self.runtime.analysis_dependency(name);
+            format!("{package} = {value}")
+        });
+        let dependencies = own.chain(state.dependencies().iter().cloned());
+        let dependencies: String = dependencies.map(|dependency| format!(":dep {dependency}\n")).collect();
+        self.evaluate_generated(&format!("{dependencies}{FIRST_CELL}"))?;
+        loop {
+            let declaration = state.declaration().map_err(Failure::of_magic)?;
+            let result = self.evaluate_once(&declaration);
+            let dropped = self.link.take_changed();
+            if dropped.is_empty() {
+                self.conclude_generated(result)?;
+                return Ok(state);
+            }
+            state.forget(&dropped);
+            self.warn_dropped(&dropped);
+        }
+    }
+
+    fn evaluate_generated(&mut self, source: &str) -> Result<(), Failure> {
+        let result = self.evaluate_once(source);
+        self.conclude_generated(result)
+    }
+
+    fn conclude_generated(&mut self, result: Result<Evaluated, Error>) -> Result<(), Failure> {
+        self.conclude(result, |errors| {
+            let mut failure = report::generated(errors);
+            failure.text = format!("the variables are kept, but evcxr cannot declare them again: {}", failure.text);
+            failure
+        })
+        .map(drop)
+    }
+}

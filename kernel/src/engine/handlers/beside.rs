@@ -1,0 +1,98 @@
+//! Magics that only look: at the table of magics and at the folders of studies. They need neither evcxr nor the cell process, so a
+//! cell of a subshell with nothing else is answered while another cell runs.
+
+use crate::engine::handlers::magics::help;
+use crate::engine::handlers::standing::Standing;
+use crate::engine::handlers::{profile, studies};
+use crate::engine::steps;
+use crate::execution::{Output, Payload};
+use crate::failure::Failure;
+use anyhow::Result;
+use ferrotune_display::Bundle;
+use ferrotune_magics::{Action, Best, Step, Study};
+use std::path::Path;
+use tokio::sync::mpsc::UnboundedSender;
+
+/// Carries out one magic and returns what it shows.
+type Look<'a> = Box<dyn FnOnce(&Standing) -> Result<Vec<Output>, Failure> + 'a>;
+
+/// Whether a cell has magics that only look, and nothing else.
+pub(crate) fn only_looks(code: &str) -> bool {
+    let is_look = |step: &Step| matches!(step, Step::Action(action) if look(action).is_some());
+    steps(code).is_ok_and(|steps| !steps.is_empty() && steps.iter().all(is_look))
+}
+
+/// Runs a cell that only looks, to its end.
+pub(in crate::engine) fn run(code: &str, standing: &Standing, outputs: &UnboundedSender<Output>) {
+    let send = |output| {
+        if outputs.send(output).is_err() {
+            tracing::debug!("an output came after its cell's front end had gone");
+        }
+    };
+    let result = steps(code).and_then(|steps| {
+        for step in &steps {
+            let Step::Action(action) = step else { continue };
+            let shown = look(action).map_or_else(|| Ok(Vec::new()), |look| look(standing))?;
+            shown.into_iter().for_each(send);
+        }
+        Ok(())
+    });
+    send(Output::Done(result));
+}
+
+/// How a magic is carried out that only looks; none for the others.
+pub(in crate::engine) fn look(action: &Action) -> Option<Look<'_>> {
+    Some(match action {
+        Action::Trials(request) => of_study(&request.study, move |folder| studies::trials(folder, request)),
+        Action::TrialProfile(request) => Box::new(move |standing| {
+            let bundles = profile::of_trial(&standing.folder_of(&request.study)?, request.trial);
+            Ok(bundles.map_err(Failure::of_magic)?.into_iter().map(Output::display).collect())
+        }),
+        Action::Best(request) => Box::new(move |standing| best(standing, request)),
+        Action::Space(study) => of_study(study, studies::space),
+        Action::Plot(request) => of_study(&request.study, move |folder| studies::plot(folder, request)),
+        Action::Studies { directory } => {
+            Box::new(move |standing| shown(studies::overview(&standing.directory(directory.as_deref()))))
+        }
+        Action::Lsmagic { name: None } => Box::new(|_| shown(Ok(Bundle::text(ferrotune_magics::lsmagic())))),
+        Action::Lsmagic { name: Some(name) } => Box::new(move |_| shown(help(name))),
+        Action::Help { name } => Box::new(move |_| {
+            let page = help(name).map_err(Failure::of_magic)?;
+            Ok(vec![Output::Payload(Payload::Page(page.data))])
+        }),
+        _ => return None,
+    })
+}
+
+fn of_study<'a>(study: &'a Study, bundle: impl FnOnce(&Path) -> Result<Bundle> + 'a) -> Look<'a> {
+    Box::new(move |standing| shown(bundle(&standing.folder_of(study)?)))
+}
+
+fn shown(bundle: Result<Bundle>) -> Result<Vec<Output>, Failure> {
+    Ok(vec![Output::display(bundle.map_err(Failure::of_magic)?)])
+}
+
+/// `%best`
+fn best(standing: &Standing, request: &Best) -> Result<Vec<Output>, Failure> {
+    let best = studies::best(&standing.folder_of(&request.study)?, request);
+    let (bundle, code) = best.map_err(Failure::of_magic)?;
+    let next = code.map(|code| Output::Payload(Payload::NextCell(code)));
+    Ok([Output::display(bundle)].into_iter().chain(next).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_cells_without_rust_and_without_effects_look() {
+        for cell in
+            ["%lsmagic", "%best 3 --project a\n\n// a comment\n%trials --project a", "%tune?", "%studies --directory x"]
+        {
+            assert!(only_looks(cell), "{cell}");
+        }
+        for cell in ["", "1", "%lsmagic\n1", "%undo", "%whos", "%export model", "!ls", "%no_such", "name?"] {
+            assert!(!only_looks(cell), "{cell}");
+        }
+    }
+}

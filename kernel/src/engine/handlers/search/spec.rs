@@ -1,0 +1,74 @@
+//! Completes the search that a `%%tune` cell or `%resume` describes with what only the kernel knows. Starts nothing.
+
+use crate::compile::CRATES;
+use crate::engine::handlers::files::expanded;
+use crate::engine::link::TuneRequest;
+use anyhow::{Context, Result};
+use ferrotune_journal::StorageUrl;
+use ferrotune_magics::Resume;
+use ferrotune_space::spec::{StudySpec, Supervision};
+use ferrotune_space::warm_start::is_path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The search that a `%%tune` cell describes, once the cell has handed over its objective.
+pub(in crate::engine) fn spec(spec: StudySpec, request: TuneRequest) -> Result<StudySpec> {
+    let library = PathBuf::from(request.library);
+    if let Some(storage) = &spec.storage {
+        // %trials and the other magics find the database in the study's folder, which has no password.
+        StorageUrl::parse(storage)?.remember_password();
+    }
+    Ok(StudySpec {
+        directory: absolute(&spec.directory)?,
+        symbol: request.symbol,
+        shared: request.shared_fd.map(|fd| PathBuf::from(format!("/proc/{}/fd/{fd}", request.pid))),
+        device: request.device,
+        seed: spec.seed.or(request.seed),
+        from: spec.from.map(|study| if is_path(&study) { absolute_text(&study) } else { Ok(study) }).transpose()?,
+        supervision: Supervision {
+            mirror: spec.supervision.mirror.as_deref().map(absolute).transpose()?,
+            tensorboard: spec.supervision.tensorboard.as_deref().map(absolute).transpose()?,
+            libraries: libraries_of(&library, request.pid)?,
+            items: request.items,
+            ..spec.supervision
+        },
+        library,
+        ..spec
+    })
+}
+
+fn absolute(folder: &Path) -> Result<PathBuf> {
+    Ok(std::path::absolute(expanded(folder)?)?)
+}
+
+fn absolute_text(folder: &str) -> Result<String> {
+    Ok(absolute(Path::new(folder))?.display().to_string())
+}
+
+/// The search that `%resume` goes on with.
+pub(in crate::engine) fn resumed(study: &Path, resume: &Resume) -> Result<StudySpec> {
+    let mut spec = ferrotune_tuner::supervisor::spec_of(study)?;
+    spec.max_trials = resume.max_trials.unwrap_or(spec.max_trials);
+    spec.timeout_s = resume.timeout_s.or(spec.timeout_s);
+    spec.supervision.background = resume.background;
+    Ok(spec)
+}
+
+/// What the objective is linked with beyond the system's own: the prelude, Rust's standard library and the notebook's crates, as the
+/// process of the cells has them. On another machine, or after an update, the study needs its own.
+fn libraries_of(objective: &Path, pid: u32) -> Result<Vec<PathBuf>> {
+    let code =
+        std::fs::read(objective).with_context(|| format!("cannot read the objective {}", objective.display()))?;
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).context("cannot see the cells' libraries")?;
+    let paths = maps.lines().filter_map(|line| Some(&line[line.find('/')?..]));
+    let ours = |path: &&str| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        // Earlier cells may have been linked with a library of fewer crates.
+        let is_needed = || code.windows(name.len()).any(|bytes| bytes == name.as_bytes());
+        name == "libferrotune.so"
+            || name.starts_with("libstd-") && name.ends_with(".so")
+            || name.starts_with(&format!("lib{CRATES}")) && is_needed()
+    };
+    let libraries: BTreeSet<PathBuf> = paths.filter(ours).map(PathBuf::from).collect();
+    Ok(libraries.into_iter().collect())
+}

@@ -1,0 +1,46 @@
+//! `%who` and `%whos`. What is known of a variable beyond its type, the cell process says: the kernel writes a call of
+//! `ferrotune::cell::variables` for each one.
+
+use crate::engine::Engine;
+use crate::failure::Failure;
+use ferrotune_magics::{Who, WhoStyle};
+
+/// The traits among which the type of a variable chooses.
+const TRAITS: &str = "use ::ferrotune::cell::variables::{OfAny as _, OfDebug as _, OfElements as _, OfVector as _};";
+
+impl Engine {
+    pub(in crate::engine) fn who(&mut self, request: &Who) -> Result<(), Failure> {
+        let wanted = request.type_name.as_deref().unwrap_or_default();
+        let mut variables = self.evaluator.variables();
+        variables.retain(|(_, type_name)| type_name.contains(wanted));
+        variables.sort_unstable();
+        match request.style {
+            _ if variables.is_empty() && wanted.is_empty() => self.show_text("there are no variables"),
+            _ if variables.is_empty() => self.show_text(format!("no variable has {wanted} in its type")),
+            WhoStyle::Names => {
+                let names: Vec<String> = variables.into_iter().map(|(name, _)| name).collect();
+                self.show_text(names.join("  "));
+            }
+            WhoStyle::Table => self.look(&table_of(&variables))?,
+        }
+        Ok(())
+    }
+
+    /// Runs generated Rust that changes nothing, so that `%undo` does not count it.
+    pub(in crate::engine) fn look(&mut self, source: &str) -> Result<(), Failure> {
+        let cell = self.notebook.cell.take();
+        self.link.begin(None);
+        let looked = self.run_generated(source);
+        self.notebook.cell = cell;
+        self.link.begin(cell);
+        looked
+    }
+}
+
+fn table_of(variables: &[(String, String)]) -> String {
+    let facts = |(name, type_name): &(String, String)| {
+        format!("({name:?}, {type_name:?}, (&&&&::ferrotune::cell::variables::Variable(&{name})).facts()),\n")
+    };
+    let facts: String = variables.iter().map(facts).collect();
+    format!("{{ {TRAITS} ::ferrotune::cell::variables::show([\n{facts}]); }}")
+}

@@ -1,0 +1,146 @@
+//! `%tune status|wait|stop`: searches in the background or of another notebook, seen through their study's folder.
+
+use crate::engine::link::CellLink;
+use crate::execution::{LiveDisplay, Output, Stream};
+use crate::failure::{ErrorName, Failure};
+use crate::search_process::progress;
+use anyhow::{Context, Result, bail};
+use ferrotune_display::Bundle;
+use ferrotune_journal::{Holder, Journal, holder_of};
+use ferrotune_magics::SearchVerb;
+use ferrotune_space::event::Status;
+use ferrotune_space::spec::StudySpec;
+use ferrotune_tuner::supervisor::{last_status, standing};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How often `%tune wait` reads where the search stands.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long `%tune stop` waits for the search to end.
+const LONGEST_STOP: Duration = Duration::from_secs(30);
+
+/// Does `%tune VERB` with the search in a study's folder.
+pub(in crate::engine) fn act(
+    verb: SearchVerb,
+    folder: &Path,
+    display: &mut LiveDisplay,
+    link: &CellLink,
+) -> Result<(), Failure> {
+    let result = Journal::read(folder).map_err(anyhow::Error::from).and_then(|study| match verb {
+        SearchVerb::Status => {
+            let holder = holder_of(folder)?;
+            let bundle = holder.map_or_else(|| at_rest(folder), |holder| running(folder, &study.spec, &holder));
+            link.emit(Output::display(bundle?));
+            Ok(())
+        }
+        SearchVerb::Stop => {
+            link.emit(Output::Stream(Stream::Stdout, stop(folder, link)?));
+            Ok(())
+        }
+        SearchVerb::Wait => wait(folder, &study.spec, display, link),
+    });
+    match result {
+        Err(_) if verb == SearchVerb::Wait && link.is_interrupted() => {
+            let text = "no longer waited for; the search goes on until %tune stop";
+            Err(Failure::new(ErrorName::Interrupted, text))
+        }
+        result => result.map_err(|error| Failure::from_error(ErrorName::TuneError, &error)),
+    }
+}
+
+/// Those of these studies that a process searches now.
+pub(in crate::engine) fn running_of(folders: &[PathBuf]) -> Vec<PathBuf> {
+    // A folder that is gone has no search.
+    let runs = |folder: &&PathBuf| holder_of(folder).is_ok_and(|holder| holder.is_some());
+    folders.iter().filter(runs).cloned().collect()
+}
+
+/// Where a search stands that `holder` runs.
+fn running(folder: &Path, spec: &StudySpec, holder: &Holder) -> Result<Bundle> {
+    let status = last_status(folder).context("cannot read where the search stands")?;
+    let progress = status.context("the search has not begun a trial yet")?.progress;
+    let mut lines = progress::lines(&progress, spec, None);
+    lines.push(format!("runs as process {} on {}", holder.pid, holder.host));
+    Ok(progress::bundle(&progress, &lines))
+}
+
+/// What a study holds that no process searches, and how its last search ended.
+fn at_rest(folder: &Path) -> Result<Bundle> {
+    let study = Journal::read(folder)?;
+    let status = last_status(folder).context("cannot read how the search ended")?;
+    let line = match &status {
+        None => "no search of it runs".to_owned(),
+        Some(Status { error: Some(error), .. }) => format!("ended with an error: {error}"),
+        Some(Status { finish: Some(_), .. }) => "does not run any more".to_owned(),
+        Some(Status { finish: None, .. }) => "was killed; %resume goes on with it".to_owned(),
+    };
+    let finish = status.and_then(|status| status.finish);
+    let progress = standing(&study.trials, &study.spec);
+    let mut lines = progress::lines(&progress, &study.spec, finish.as_ref());
+    lines.push(line);
+    Ok(progress::bundle(&progress, &lines))
+}
+
+/// Asks the search to stop after the current step of each trial, and waits until it has ended. Says so if that takes long
+/// or if the user interrupts the wait.
+fn stop(folder: &Path, link: &CellLink) -> Result<String> {
+    let Some(holder) = holder_of(folder)? else { return Ok("no search of this study runs\n".to_owned()) };
+    if !holder.is_here() {
+        bail!("the search runs as process {} on {}; stop it there", holder.pid, holder.host);
+    }
+    let pid = i32::try_from(holder.pid).ok().and_then(Pid::from_raw).context("the search's lock names no process")?;
+    rustix::process::kill_process(pid, Signal::INT).context("the search cannot be asked to stop")?;
+    let asked_at = Instant::now();
+    while holder_of(folder)?.is_some_and(|now| now == holder) {
+        if asked_at.elapsed() > LONGEST_STOP || link.is_interrupted() {
+            let pid = holder.pid;
+            return Ok(format!(
+                "process {pid} is still ending: it stops after the current step of each trial; %tune wait follows it\n"
+            ));
+        }
+        wait_for_exit(&holder)?;
+    }
+    Ok(format!("process {} has stopped; %resume goes on with the study\n", holder.pid))
+}
+
+/// Shows the search until no process runs it any more.
+fn wait(folder: &Path, spec: &StudySpec, display: &mut LiveDisplay, link: &CellLink) -> Result<()> {
+    while let Some(holder) = holder_of(folder)? {
+        if link.is_interrupted() {
+            bail!("interrupted");
+        }
+        // A search that has just begun has nothing to show yet.
+        if let Ok(bundle) = running(folder, spec, &holder) {
+            link.emit(display.show(bundle));
+        }
+        wait_for_exit(&holder)?;
+    }
+    link.emit(display.end(at_rest(folder)?));
+    match last_status(folder)?.and_then(|status| status.error) {
+        Some(error) => bail!("{error}"),
+        None => Ok(()),
+    }
+}
+
+/// Waits for the interval, or until the process ends.
+fn wait_for_exit(holder: &Holder) -> Result<()> {
+    let pid = i32::try_from(holder.pid).ok().and_then(Pid::from_raw).filter(|_| holder.is_here());
+    let pidfd = match pid.map(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty())) {
+        Some(Ok(pidfd)) => pidfd,
+        Some(Err(Errno::SRCH)) => return Ok(()),
+        Some(Err(errno)) => return Err(errno).context("cannot wait for the search"),
+        None => {
+            std::thread::sleep(INTERVAL);
+            return Ok(());
+        }
+    };
+    let timeout = Timespec::try_from(INTERVAL)?;
+    match rustix::event::poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno).context("cannot wait for the search"),
+    }
+}
