@@ -2,47 +2,39 @@
 
 mod allocator;
 mod bound;
+mod cell_supervisor;
 mod chain;
+mod commands;
 mod compile;
 mod completeness;
 mod diagnostic;
-mod doctor;
 mod engine;
 mod environment;
 mod execution;
 mod failure;
-mod kernelspec;
+mod folders;
 mod objects;
-mod package;
 mod placement;
-mod places;
 mod prelude;
 mod printer;
-mod resume;
 mod runtime;
 mod search_process;
 mod server;
-mod setup;
 mod statements;
 mod stop_button;
-mod supervisor;
 mod toolchain;
-mod uninstall;
-mod worker;
 
 use anyhow::{Context, Result};
-use clap::{Args, Parser, Subcommand};
-use ferrotune_candle::{CANDLE, Changes};
+use clap::{Parser, Subcommand};
 use ferrotune_tuner::supervisor::{Origin, Trust};
 use objects::Objects;
 use prelude::Accelerator;
 use runtime::Runtime;
 use search_process::EventFiles;
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use toolchain::own;
 use tracing_subscriber::EnvFilter;
 
 /// A Jupyter kernel that runs Rust, with hyper-parameter searches that cannot crash the notebook.
@@ -56,9 +48,9 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Action {
     /// Install the kernel for Jupyter, and build the library that cells are linked with.
-    Install(Install),
+    Install(commands::install::Install),
     /// Remove the kernel from Jupyter, or everything that Ferrotune has written.
-    Uninstall(Uninstall),
+    Uninstall(commands::uninstall::Uninstall),
     /// Show what is installed, found and missing, and how to mend it, to paste into a report.
     Doctor {
         /// As JSON.
@@ -77,9 +69,9 @@ enum Action {
         folder: PathBuf,
     },
     /// Continue a study without a notebook.
-    Resume(resume::Resume),
+    Resume(commands::resume::Resume),
     /// Run trials of a study that another host has published.
-    Worker(worker::Worker),
+    Worker(commands::worker::Worker),
     /// Run a program that ends with the process that has started it.
     #[command(hide = true)]
     Bound {
@@ -147,65 +139,6 @@ enum Action {
     },
 }
 
-#[derive(Args)]
-struct Install {
-    #[command(flatten)]
-    target: Target,
-    /// Build candle for NVIDIA's cards, too. Needs the CUDA toolkit.
-    #[arg(long)]
-    cuda: bool,
-}
-
-#[derive(Args)]
-struct Uninstall {
-    #[command(flatten)]
-    from: From,
-    /// Do not ask before everything is removed.
-    #[arg(long, requires = "all")]
-    yes: bool,
-}
-
-#[derive(Args)]
-#[group(required = true, multiple = false)]
-struct From {
-    /// The kernelspecs of this program, and everything that it keeps outside of your projects. Lists it first.
-    #[arg(long)]
-    all: bool,
-    /// From the current user.
-    #[arg(long)]
-    user: bool,
-    /// From DIR/share/jupyter.
-    #[arg(long, value_name = "DIR")]
-    prefix: Option<PathBuf>,
-    /// From the Python environment in use.
-    #[arg(long)]
-    sys_prefix: bool,
-}
-
-#[derive(Args)]
-#[group(required = true, multiple = false)]
-struct Target {
-    /// For the current user.
-    #[arg(long)]
-    user: bool,
-    /// Under DIR/share/jupyter.
-    #[arg(long, value_name = "DIR")]
-    prefix: Option<PathBuf>,
-    /// For the Python environment in use.
-    #[arg(long)]
-    sys_prefix: bool,
-}
-
-impl Target {
-    fn place(self) -> kernelspec::Target {
-        match self.prefix {
-            Some(prefix) => kernelspec::Target::Prefix(prefix),
-            None if self.sys_prefix => kernelspec::Target::SysPrefix,
-            None => kernelspec::Target::User,
-        }
-    }
-}
-
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_default();
@@ -226,24 +159,26 @@ fn main() -> ExitCode {
 
 fn run(arguments: &[OsString]) -> Result<ExitCode> {
     match Arguments::parse().command {
-        Action::Install(request) => install(request).map(|()| ExitCode::SUCCESS),
-        Action::Uninstall(request) => uninstall(request).map(|()| ExitCode::SUCCESS),
+        Action::Install(request) => commands::install::run(request).map(|()| ExitCode::SUCCESS),
+        Action::Uninstall(request) => commands::uninstall::run(request).map(|()| ExitCode::SUCCESS),
         Action::Doctor { json } => {
-            doctor::run(json).map(|can_run| if can_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            commands::doctor::run(json).map(|can_run| if can_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
-        Action::Setup { toolchain } => setup(&toolchain).map(|()| ExitCode::SUCCESS),
+        Action::Setup { toolchain } => commands::setup::run(&toolchain).map(|()| ExitCode::SUCCESS),
         Action::Bound { parent, program, arguments } => match bound::run(parent, &program, &arguments)? {},
-        Action::Candle { folder } => candle(&folder).map(|()| ExitCode::SUCCESS),
-        Action::Resume(arguments) => resume::run(&arguments),
+        Action::Candle { folder } => commands::candle::run(&folder).map(|()| ExitCode::SUCCESS),
+        Action::Resume(arguments) => commands::resume::run(&arguments),
         Action::Kernel { connection_file, cuda } => {
             kernel(&connection_file, arguments, accelerator(cuda)).map(|()| ExitCode::SUCCESS)
         }
-        Action::CellSupervisor { standard_library, prelude } => supervisor::run([standard_library, prelude]),
-        Action::CellRelay => supervisor::run_relay(),
-        Action::Package { folder } => with_progress(|show| package::write(&folder, show)).map(|()| ExitCode::SUCCESS),
+        Action::CellSupervisor { standard_library, prelude } => cell_supervisor::run([standard_library, prelude]),
+        Action::CellRelay => cell_supervisor::run_relay(),
+        Action::Package { folder } => {
+            commands::with_progress(|show| commands::package::write(&folder, show)).map(|()| ExitCode::SUCCESS)
+        }
         Action::Magics => magics().map(|()| ExitCode::SUCCESS),
         Action::CellProcess { standard_library, prelude } => {
-            supervisor::run_cells(&[standard_library, prelude]).map(|()| ExitCode::SUCCESS)
+            cell_supervisor::run_cells(&[standard_library, prelude]).map(|()| ExitCode::SUCCESS)
         }
         Action::Supervise { study, trust, trust_mirror } => {
             let origin = |is_users| if is_users { Origin::User } else { Origin::Study };
@@ -262,7 +197,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
                 Ok(ExitCode::FAILURE)
             }
         },
-        Action::Worker(arguments) => worker::run(&arguments),
+        Action::Worker(arguments) => commands::worker::run(&arguments),
     }
 }
 
@@ -275,77 +210,6 @@ fn reader() -> Result<ExitCode> {
 
 fn accelerator(cuda: bool) -> Accelerator {
     if cuda { Accelerator::Cuda } else { Accelerator::None }
-}
-
-fn install(Install { target, cuda }: Install) -> Result<()> {
-    let toolchain = toolchain::Toolchain::find()?;
-    let accelerator = accelerator(cuda);
-    let prelude = with_progress(|show| prelude::Prelude::ensure(&toolchain, accelerator, show))?;
-    // It may be an old one, and is used from now on.
-    let _held = places::holds::hold(prelude.folder())?;
-    let folder = kernelspec::install(&target.place(), &std::env::current_exe()?, accelerator)?;
-    remove_old_preludes();
-    eprintln!("installed the kernel in {}; cells are linked with {}", folder.display(), prelude.folder().display());
-    eprintln!("cells are compiled with the toolchain in {}: {}", toolchain.sysroot.display(), toolchain.rule.text());
-    Ok(())
-}
-
-fn remove_old_preludes() {
-    if let Some(line) = places::preludes::remove_old() {
-        eprintln!("{line}");
-    }
-}
-
-/// Does a thing that shows its progress: one changing line in a terminal, and a line for each change in a file.
-fn with_progress<T>(act: impl FnOnce(&mut dyn FnMut(&str)) -> Result<T>) -> Result<T> {
-    let is_terminal = std::io::stderr().is_terminal();
-    let mut has_shown = false;
-    let result = act(&mut |line| {
-        has_shown = true;
-        if is_terminal { eprint!("\r\x1b[2K{line}") } else { eprintln!("{line}") }
-    });
-    if has_shown && is_terminal {
-        eprintln!();
-    }
-    result
-}
-
-fn setup(version: &str) -> Result<()> {
-    let setup = setup::Setup::of(version)?;
-    let folder = places::shortened(setup.folder());
-    if own::is_complete(setup.folder()) {
-        eprintln!("Rust {version} is in {folder} already");
-        remove_old_preludes();
-        return Ok(());
-    }
-    eprintln!("{}", setup.sentence());
-    with_progress(|show| setup.carry_out(&mut setup::Follower { show, is_stopped: &|| false }))?;
-    eprintln!("installed Rust {version} in {folder}");
-    if version != own::VERSION {
-        eprintln!("FERROTUNE_TOOLCHAIN={version} in the environment of the Jupyter server makes cells use it");
-    }
-    remove_old_preludes();
-    Ok(())
-}
-
-fn uninstall(Uninstall { from: From { all, user, prefix, sys_prefix }, yes }: Uninstall) -> Result<()> {
-    if all {
-        return uninstall::all(yes);
-    }
-    let removed = kernelspec::uninstall(&Target { user, prefix, sys_prefix }.place())?;
-    eprintln!("{removed}");
-    Ok(())
-}
-
-fn candle(folder: &Path) -> Result<()> {
-    let toolchain = toolchain::Toolchain::find()?;
-    ferrotune_candle::make(toolchain.cargo(), folder, &Changes::packed(), &mut |line| eprintln!("{line}"))?;
-    let path = folder.canonicalize().with_context(|| format!("cannot find {}", folder.display()))?;
-    eprintln!("[patch.crates-io]");
-    for package in CANDLE.packages {
-        eprintln!("{} = {{ path = {:?} }}", package.name, path.join(package.name));
-    }
-    Ok(())
 }
 
 fn magics() -> Result<()> {

@@ -10,7 +10,7 @@ mod cuda;
 pub(crate) mod shipped;
 
 use crate::environment::{self, STANDARD_LIBRARY_VARIABLE};
-use crate::places::lock;
+use crate::folders::lock;
 use crate::toolchain::Toolchain;
 use anyhow::{Context, Result};
 use ferrotune_candle::Changes;

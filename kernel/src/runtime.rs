@@ -9,7 +9,7 @@ use crate::environment::{
     self, CARGO_VARIABLE, OWNER_VARIABLE, PATH_VARIABLE, PRELUDE_VARIABLE, RUNTIME_VARIABLE, RUSTC_VARIABLE,
     STANDARD_LIBRARY_VARIABLE, socket_in,
 };
-use crate::places::lock;
+use crate::folders::lock;
 use crate::prelude::{Accelerator, Prelude};
 use crate::toolchain::{Toolchain, own};
 use anyhow::{Context, Result, bail};

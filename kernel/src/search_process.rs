@@ -5,11 +5,11 @@ pub(crate) mod progress;
 
 pub(crate) use event_files::EventFiles;
 
+use crate::cell_supervisor::settings::Settings;
 use crate::execution::{LiveDisplay, Output, Stream};
 use crate::failure::{ErrorName, Failure};
 use crate::runtime::OWN_PROGRAM;
 use crate::stop_button::StopButton;
-use crate::supervisor::settings::Settings;
 use anyhow::{Context, Result, bail};
 use ferrotune_display::Bundle;
 use ferrotune_space::event::{Event, Finish, Progress};

@@ -3,7 +3,7 @@
 
 use super::Emit;
 use crate::environment::{RUNTIME_VARIABLE, required};
-use crate::places;
+use crate::folders;
 use crate::prelude::Prelude;
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
@@ -71,7 +71,7 @@ impl Kept {
         match created {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             created => created
-                .and_then(|()| places::mark(folder))
+                .and_then(|()| folders::mark(folder))
                 .with_context(|| format!("cannot create {}", folder.display()))?,
         }
         let writing = self.0.with_extension(std::process::id().to_string());

@@ -2,9 +2,9 @@
 //! this value.
 
 use super::link::CellLink;
+use crate::cell_supervisor;
 use crate::failure::{ErrorName, Failure};
 use crate::runtime::OWN_PROGRAM;
-use crate::supervisor;
 use anyhow::{Context, Result};
 use ferrotune_link::{MemoryReport, SupervisorReply, SupervisorRequest};
 use std::os::unix::process::CommandExt;
@@ -20,7 +20,7 @@ pub(super) struct CellSupervisor {
 /// The program of the supervisor of cells that are linked with these libraries. It connects to the kernel at the socket.
 pub(super) fn program(libraries: &[PathBuf; 2], socket: &Path) -> Command {
     let mut program = Command::new(OWN_PROGRAM);
-    program.arg("cell-supervisor").args(libraries).env(supervisor::KERNEL_VARIABLE, socket);
+    program.arg("cell-supervisor").args(libraries).env(cell_supervisor::KERNEL_VARIABLE, socket);
     program.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
     program
 }

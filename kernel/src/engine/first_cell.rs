@@ -4,9 +4,9 @@
 use super::handlers::magics::help;
 use super::link::CellLink;
 use super::{Interrupts, STOPPED_BEFORE, steps};
+use crate::commands::setup::{Follower, Setup, Stopped};
 use crate::execution::{Cell, LiveDisplay, Output, Payload, Work};
 use crate::failure::{ErrorName, Failure};
-use crate::setup::{Follower, Setup, Stopped};
 use crate::toolchain::{Toolchain, own};
 use ferrotune_display::Bundle;
 use ferrotune_magics::{Action, Step};
@@ -85,6 +85,6 @@ fn ensure_toolchain(interrupts: &Interrupts, link: &CellLink) -> anyhow::Result<
         show: &mut |line| show(format!("{sentence}: {line}")),
         is_stopped: &|| interrupts.is_interrupted(),
     })?;
-    show(format!("installed Rust {} in {}", own::VERSION, crate::places::shortened(setup.folder())));
+    show(format!("installed Rust {} in {}", own::VERSION, crate::folders::shortened(setup.folder())));
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::cuda::Toolkit;
 use super::{Accelerator, CRATES, Contents, SOURCES, analysis, beside};
-use crate::places;
+use crate::folders;
 use crate::toolchain::progress::{self, Progress};
 use crate::toolchain::{LINKER_CURE, Toolchain};
 use anyhow::{Context, Result, bail};
@@ -30,7 +30,7 @@ pub(super) fn build(
     progress: &mut dyn FnMut(&str),
 ) -> Result<()> {
     let building = beside(folder, "building");
-    places::begin(&building)?;
+    folders::begin(&building)?;
     // Not in `building`, so that the next build after a failure does not compile everything again.
     let kept = std::env::var_os(TARGET_VARIABLE).map(PathBuf::from);
     let target = kept.clone().unwrap_or_else(|| beside(folder, "target"));
@@ -60,7 +60,7 @@ pub(super) fn build(
     })?;
     fs::write(building.join("ready.json"), ready)?;
     rustix::fs::sync();
-    places::remove_rest(folder)?;
+    folders::remove_rest(folder)?;
     fs::rename(&building, folder).with_context(|| format!("cannot move the prelude to {}", folder.display()))?;
     if kept.is_none() {
         fs::remove_dir_all(&target).with_context(|| format!("cannot remove {}", target.display()))?;

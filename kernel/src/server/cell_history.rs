@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
-use crate::places::lock;
+use crate::folders::lock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 

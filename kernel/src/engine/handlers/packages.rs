@@ -1,9 +1,9 @@
 //! `%dep`: asks cargo for the newest version of a crate, in an empty package, and adds it as `:dep` does.
 
+use crate::cell_supervisor::settings::Settings;
 use crate::engine::Engine;
 use crate::environment;
 use crate::failure::{ErrorName, Failure};
-use crate::supervisor::settings::Settings;
 use anyhow::{Context, Result, bail};
 use ferrotune_magics::Dep;
 use std::path::Path;

@@ -2,10 +2,10 @@
 //!
 //! The running cell process changes itself, in a generated cell; `supervisor/settings.rs` has it for later processes.
 
+use crate::cell_supervisor::settings::Settings;
 use crate::engine::Engine;
 use crate::engine::handlers::files;
 use crate::failure::{ErrorName, Failure};
-use crate::supervisor::settings::Settings;
 use anyhow::{Context, Result, bail};
 use ferrotune_magics::{Env, Folder};
 use std::path::{Path, PathBuf};

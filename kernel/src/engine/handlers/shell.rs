@@ -2,11 +2,11 @@
 //! writes at once. A program that the shell leaves in the background goes on, and prints under the cell that ran last.
 
 use crate::bound;
+use crate::cell_supervisor::streams::{Utf8, read_available, retry, set_nonblocking};
 use crate::engine::Engine;
 use crate::engine::link::CellLink;
 use crate::execution::Stream;
 use crate::failure::{ErrorName, Failure};
-use crate::supervisor::streams::{Utf8, read_available, retry, set_nonblocking};
 use anyhow::{Context, Result};
 use ferrotune_magics::Shell;
 use ferrotune_space::record::signal_name;

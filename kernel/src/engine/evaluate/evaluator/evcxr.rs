@@ -2,6 +2,7 @@
 //! notebook. Does not interpret results.
 
 use super::{Evaluated, Evaluator};
+use crate::cell_supervisor;
 use crate::chain;
 use crate::compile;
 use crate::engine::evaluate::dependencies;
@@ -10,7 +11,6 @@ use crate::engine::link::CellLink;
 use crate::execution::{Output, Stream};
 use crate::prelude::{self, Prelude};
 use crate::runtime::{OWN_PROGRAM, Runtime};
-use crate::supervisor;
 use ::evcxr::{CommandContext, ContextState, Error, EvalContext, EvalContextOutputs, EvalOutputs, SharedAnalyzer};
 use anyhow::{Context, Result};
 use std::fs;
@@ -56,7 +56,7 @@ impl Evcxr {
         runtime.hide_sources()?;
         let socket = runtime.socket();
         let mut relay = Command::new(OWN_PROGRAM);
-        relay.arg("cell-relay").env(supervisor::KERNEL_VARIABLE, socket).process_group(0);
+        relay.arg("cell-relay").env(cell_supervisor::KERNEL_VARIABLE, socket).process_group(0);
         let started = Instant::now();
         let (mut context, outputs) = EvalContext::with_subprocess_command(relay).map_err(plain)?;
         tracing::debug!("evcxr is ready after {:?}", started.elapsed());

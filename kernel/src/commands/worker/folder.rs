@@ -2,7 +2,7 @@
 //! worker of that user on that host removes it, unless it has checkpoints that others go on with. Nothing is removed that has no such
 //! lock.
 
-use crate::places::lock::{Found, alone, find_alone};
+use crate::folders::lock::{Found, alone, find_alone};
 use anyhow::{Context as _, Result};
 use ferrotune_journal::study_folder::{is_study, of_trial};
 use ferrotune_journal::{Journal, host};

@@ -26,8 +26,8 @@ type Step = (Phase, Vec<Effect>);
 
 /// The phase, and what the kernel has announced of evcxr's next run.
 #[derive(Debug, PartialEq)]
-pub(in crate::supervisor) struct Protocol {
-    pub(in crate::supervisor) phase: Phase,
+pub(in crate::cell_supervisor) struct Protocol {
+    pub(in crate::cell_supervisor) phase: Phase,
     next: Next,
     /// The user's cell whose first run has not ended. Only that one can be undone.
     cell: Option<u64>,
@@ -36,27 +36,27 @@ pub(in crate::supervisor) struct Protocol {
 }
 
 impl Protocol {
-    pub(in crate::supervisor) fn new() -> Self {
+    pub(in crate::cell_supervisor) fn new() -> Self {
         Self { phase: Phase::Idle { variables: Variables::None }, next: Next::Startup, cell: None, late_name: None }
     }
 
     /// Whether a cell runs, or has run and is not concluded.
-    pub(in crate::supervisor) fn is_running(&self) -> bool {
+    pub(in crate::cell_supervisor) fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Running { .. } | Phase::Settling { .. })
     }
 
     /// Whether evcxr waits for lines of a cell. At other times what it does not read could fill the way to it.
-    pub(in crate::supervisor) fn evcxr_listens(&self) -> bool {
+    pub(in crate::cell_supervisor) fn evcxr_listens(&self) -> bool {
         self.is_running() || matches!(self.phase, Phase::Killed { .. })
     }
 
     /// Whether the kernel and evcxr have to wait, because the supervisor waits for the process.
-    pub(in crate::supervisor) fn is_busy(&self) -> bool {
+    pub(in crate::cell_supervisor) fn is_busy(&self) -> bool {
         self.phase.is_busy()
     }
 
     /// When [`Event::Due`] is to come.
-    pub(in crate::supervisor) fn deadline(&self) -> Option<Instant> {
+    pub(in crate::cell_supervisor) fn deadline(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Running { interrupt, .. }
             | Phase::Settling { interrupt, .. }
@@ -72,7 +72,7 @@ impl Protocol {
     }
 
     /// What follows from an event.
-    pub(in crate::supervisor) fn step(mut self, event: Event) -> (Self, Vec<Effect>) {
+    pub(in crate::cell_supervisor) fn step(mut self, event: Event) -> (Self, Vec<Effect>) {
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
         let (phase, effects) = match event {
             Event::KernelGone => (Phase::Over, vec![Effect::Kill]),

@@ -3,30 +3,68 @@
 //! It lists first what it will remove, and removes nothing that Ferrotune cannot have made, nothing while a kernel runs,
 //! and no study.
 
-use crate::kernelspec;
-use crate::places::holds::{self, folder_of};
-use crate::places::{self, Place, shortened};
+use crate::commands::install::Target;
+use crate::commands::kernelspec;
+use crate::folders::holds::{self, folder_of};
+use crate::folders::{self, Item, shortened};
 use crate::runtime;
 use anyhow::{Result, bail};
+use clap::Args;
 use ferrotune_machine::format;
 use std::fs::File;
 use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
 
+#[derive(Args)]
+pub(crate) struct Uninstall {
+    #[command(flatten)]
+    from: From,
+    /// Do not ask before everything is removed.
+    #[arg(long, requires = "all")]
+    yes: bool,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct From {
+    /// The kernelspecs of this program, and everything that it keeps outside of your projects. Lists it first.
+    #[arg(long)]
+    all: bool,
+    /// From the current user.
+    #[arg(long)]
+    user: bool,
+    /// From DIR/share/jupyter.
+    #[arg(long, value_name = "DIR")]
+    prefix: Option<PathBuf>,
+    /// From the Python environment in use.
+    #[arg(long)]
+    sys_prefix: bool,
+}
+
+/// Removes what is asked for.
+pub(crate) fn run(Uninstall { from: From { all, user, prefix, sys_prefix }, yes }: Uninstall) -> Result<()> {
+    if all {
+        return everything(yes);
+    }
+    let removed = kernelspec::uninstall(&Target { user, prefix, sys_prefix }.place())?;
+    eprintln!("{removed}");
+    Ok(())
+}
+
 /// What is to be removed.
 struct Plan {
-    places: Vec<Place>,
+    items: Vec<Item>,
     kernelspecs: Vec<PathBuf>,
     /// What stays, each with the reason.
     staying: Vec<(PathBuf, &'static str)>,
 }
 
 /// Removes everything, after a question unless the user has said yes already.
-pub(crate) fn all(is_agreed: bool) -> Result<()> {
+fn everything(is_agreed: bool) -> Result<()> {
     let plan = plan()?;
     plan.list();
     let mut failures = Vec::new();
-    if plan.places.is_empty() && plan.kernelspecs.is_empty() {
+    if plan.items.is_empty() && plan.kernelspecs.is_empty() {
         eprintln!("there is nothing to remove");
     } else {
         drop(plan.take()?);
@@ -37,8 +75,8 @@ pub(crate) fn all(is_agreed: bool) -> Result<()> {
         let _locks = plan.take()?;
         failures = plan.carry_out();
     }
-    for folder in places::folders()? {
-        if let Err(error) = places::remove_if_empty(&folder) {
+    for folder in folders::all()? {
+        if let Err(error) = folders::remove_if_empty(&folder) {
             failures.push(format!("cannot remove {}: {error}", folder.display()));
         }
     }
@@ -51,20 +89,20 @@ pub(crate) fn all(is_agreed: bool) -> Result<()> {
 }
 
 fn plan() -> Result<Plan> {
-    let inventory = places::survey()?;
+    let inventory = folders::survey()?;
     let strange = inventory.strange.into_iter();
     let mut staying: Vec<_> = strange.map(|path| (path, "Ferrotune has not made it, as far as it can tell")).collect();
     let (ours, foreign): (Vec<_>, Vec<_>) = kernelspec::installed().into_iter().partition(|spec| spec.is_ours());
     let foreign = foreign.into_iter();
     staying.extend(foreign.map(|spec| (spec.folder, "it starts another program, is a link, or is part of a package")));
     let kernelspecs = ours.into_iter().map(|spec| spec.folder).collect();
-    Ok(Plan { places: inventory.ours, kernelspecs, staying })
+    Ok(Plan { items: inventory.ours, kernelspecs, staying })
 }
 
 impl Plan {
     fn list(&self) {
-        for place in &self.places {
-            eprintln!("{:>9}  {}  ({})", format::bytes(place.bytes), shortened(&place.path), place.kind.text());
+        for item in &self.items {
+            eprintln!("{:>9}  {}  ({})", format::bytes(item.bytes), shortened(&item.path), item.kind.text());
         }
         for folder in &self.kernelspecs {
             eprintln!("{:>9}  {}  (registration of the kernel)", "", shortened(folder));
@@ -82,8 +120,8 @@ impl Plan {
             many => bail!("nothing was removed, since {many} kernels run; shut them down, then try again"),
         }
         let mut locks = Vec::new();
-        for places in self.places.chunk_by(|one, other| folder_of(&one.path) == folder_of(&other.path)) {
-            let Some(folder) = places.first().map(|place| folder_of(&place.path)) else { continue };
+        for items in self.items.chunk_by(|one, other| folder_of(&one.path) == folder_of(&other.path)) {
+            let Some(folder) = items.first().map(|item| folder_of(&item.path)) else { continue };
             let Some(taken) = holds::take(&folder)? else {
                 let name = shortened(&folder);
                 bail!("nothing was removed, since another process uses or makes {name}; end it, then try again");
@@ -103,10 +141,10 @@ impl Plan {
             }
         }
         let mut bytes = 0;
-        for place in &self.places {
-            match place.remove() {
-                Ok(()) => bytes += place.bytes,
-                Err(error) => failures.push(format!("cannot remove {}: {error}", place.path.display())),
+        for item in &self.items {
+            match item.remove() {
+                Ok(()) => bytes += item.bytes,
+                Err(error) => failures.push(format!("cannot remove {}: {error}", item.path.display())),
             }
         }
         eprintln!("removed {}", format::bytes(bytes));

@@ -1,6 +1,6 @@
 //! `ferrotune package DIR`: writes what a package of Ferrotune has beside the program. `cargo xtask wheel` calls it, and packs DIR.
 
-use crate::kernelspec;
+use crate::commands::kernelspec;
 use crate::prelude::{Accelerator, Prelude, shipped};
 use crate::toolchain::{Toolchain, own};
 use anyhow::{Context, Result, bail};

@@ -2,7 +2,7 @@
 
 use super::holds::{DAY, USED, folder_of, lock_of, take};
 use super::proof::version_of_prelude;
-use super::{Kind, Place, survey};
+use super::{Item, Kind, survey};
 use anyhow::{Context, Result};
 use ferrotune_machine::format;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,19 @@ const OLD: Duration = Duration::from_secs(30 * DAY.as_secs());
 /// Removes the preludes that are of an older version or have not been used for long, and what builds of them have left. Says in one
 /// line what it has removed; none if that is nothing. What cannot be removed stays, with a warning.
 pub(crate) fn remove_old() -> Option<String> {
-    let places = match survey() {
+    let items = match survey() {
         Ok(inventory) => inventory.ours,
         Err(error) => {
             tracing::warn!("old preludes stay: {error:#}");
             return None;
         }
     };
-    let of_preludes: Vec<Place> =
-        places.into_iter().filter(|place| matches!(place.kind, Kind::Prelude | Kind::PreludeBuild)).collect();
+    let of_preludes: Vec<Item> =
+        items.into_iter().filter(|item| matches!(item.kind, Kind::Prelude | Kind::PreludeBuild)).collect();
     let (mut preludes, mut bytes) = (0, 0);
     // The list is sorted, and `X.lock` follows `X`.
-    for places in of_preludes.chunk_by(|one, other| folder_of(&one.path) == folder_of(&other.path)) {
-        match remove(places) {
+    for items in of_preludes.chunk_by(|one, other| folder_of(&one.path) == folder_of(&other.path)) {
+        match remove(items) {
             Ok(None) => {}
             Ok(Some(removed)) => (preludes, bytes) = (preludes + 1, bytes + removed),
             Err(error) => tracing::warn!("an old prelude stays: {error:#}"),
@@ -42,16 +42,16 @@ pub(crate) fn remove_old() -> Option<String> {
 }
 
 /// Removes a prelude and its rests if it is old and nobody uses it. Returns how many bytes that were.
-fn remove(places: &[Place]) -> Result<Option<u64>> {
-    let Some(folder) = places.first().map(|place| folder_of(&place.path)) else { return Ok(None) };
+fn remove(items: &[Item]) -> Result<Option<u64>> {
+    let Some(folder) = items.first().map(|item| folder_of(&item.path)) else { return Ok(None) };
     if !is_old(&folder, SystemTime::now()) {
         return Ok(None);
     }
     let Some(_locks) = take(&folder)? else { return Ok(None) };
-    for place in places {
-        place.remove().with_context(|| format!("cannot remove {}", place.path.display()))?;
+    for item in items {
+        item.remove().with_context(|| format!("cannot remove {}", item.path.display()))?;
     }
-    Ok(Some(places.iter().map(|place| place.bytes).sum()))
+    Ok(Some(items.iter().map(|item| item.bytes).sum()))
 }
 
 fn is_old(folder: &Path, now: SystemTime) -> bool {

@@ -7,8 +7,9 @@ mod child;
 mod rustup;
 pub(crate) mod size;
 
+use crate::commands::{remove_old_preludes, with_progress};
 use crate::environment;
-use crate::places::{self, lock};
+use crate::folders::{self, lock};
 use crate::prelude::shipped;
 use crate::toolchain::{LINKER_CURE, Rule, Toolchain, own};
 use anyhow::{Context, Result, bail};
@@ -33,6 +34,25 @@ const PAUSE: Duration = Duration::from_millis(100);
     "the installation of Rust was stopped; nothing of it is used, and the next cell or `ferrotune setup` starts it again"
 )]
 pub(crate) struct Stopped;
+
+/// Installs a toolchain of this version, unless it is there.
+pub(crate) fn run(version: &str) -> Result<()> {
+    let setup = Setup::of(version)?;
+    let folder = folders::shortened(setup.folder());
+    if own::is_complete(setup.folder()) {
+        eprintln!("Rust {version} is in {folder} already");
+        remove_old_preludes();
+        return Ok(());
+    }
+    eprintln!("{}", setup.sentence());
+    with_progress(|show| setup.carry_out(&mut Follower { show, is_stopped: &|| false }))?;
+    eprintln!("installed Rust {version} in {folder}");
+    if version != own::VERSION {
+        eprintln!("FERROTUNE_TOOLCHAIN={version} in the environment of the Jupyter server makes cells use it");
+    }
+    remove_old_preludes();
+    Ok(())
+}
 
 /// Who follows an installation.
 pub(crate) struct Follower<'a> {
@@ -79,7 +99,7 @@ impl Setup {
             server(),
             size::DOWNLOAD,
             size::DISK,
-            places::shortened(&self.folder),
+            folders::shortened(&self.folder),
         )
     }
 
@@ -99,7 +119,7 @@ impl Setup {
         if own::is_complete(&self.folder) {
             return Ok(());
         }
-        places::remove_rest(&self.folder)?;
+        folders::remove_rest(&self.folder)?;
         self.install(follower)
     }
 
@@ -123,12 +143,12 @@ impl Setup {
         let building = self.beside("installing");
         let installed = self.install_into(&building, follower);
         // The rest of a failed installation serves nobody: rustup downloads archives again whose rest it does not trust.
-        let removed = places::remove_rest(&building);
+        let removed = folders::remove_rest(&building);
         installed.and(removed)
     }
 
     fn install_into(&self, building: &Path, follower: &mut Follower<'_>) -> Result<()> {
-        places::begin(building)?;
+        folders::begin(building)?;
         let rustup = rustup::Rustup::find(building, follower)?;
         let sysroot = rustup.install(&self.version, self.components()?, &mut Size::of(building), follower)?;
         let toolchain = Toolchain::of(&sysroot, &own::host(), Rule::Own)?;
@@ -139,7 +159,7 @@ impl Setup {
             )
         })?;
         let ready = json!({"version": version, "from": server()});
-        places::mark(&sysroot)?;
+        folders::mark(&sysroot)?;
         fs::write(sysroot.join(own::READY), format!("{ready:#}\n"))?;
         rustix::fs::sync();
         fs::rename(&sysroot, &self.folder)

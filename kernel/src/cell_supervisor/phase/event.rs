@@ -5,14 +5,14 @@ use std::time::Instant;
 
 /// A snapshot that the process has just made.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::supervisor) struct MadeSnapshot {
-    pub(in crate::supervisor) pid: i32,
-    pub(in crate::supervisor) cost_us: u64,
+pub(in crate::cell_supervisor) struct MadeSnapshot {
+    pub(in crate::cell_supervisor) pid: i32,
+    pub(in crate::cell_supervisor) cost_us: u64,
 }
 
 /// What happens to the supervisor. Events carry the time where it matters.
 #[derive(Debug)]
-pub(in crate::supervisor) enum Event {
+pub(in crate::cell_supervisor) enum Event {
     /// evcxr has started a new relay.
     RelayConnected,
     /// evcxr wants a cell to run.
@@ -75,7 +75,7 @@ pub(in crate::supervisor) enum Event {
 
 /// What the driver is to do.
 #[derive(Debug, PartialEq)]
-pub(in crate::supervisor) enum Effect {
+pub(in crate::cell_supervisor) enum Effect {
     /// Send the process an order.
     Order(CellOrder),
     /// Send the process SIGINT.

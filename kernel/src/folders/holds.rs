@@ -1,7 +1,7 @@
 //! Who uses a prelude or a toolchain. A kernel locks the file that makes it complete together with others; who removes it needs that
 //! lock alone, so that a running kernel keeps both. A search needs neither: it has read all its code when it begins.
 
-use super::folders;
+use super::all;
 use super::lock::{self, Found};
 use crate::toolchain::own::READY;
 use anyhow::{Context, Result};
@@ -24,7 +24,7 @@ pub(crate) struct Held {
 
 /// Holds a prelude or a toolchain while the value lives, and notes that it is used now. None if it is gone.
 pub(crate) fn hold(folder: &Path) -> Result<Option<Held>> {
-    hold_in(&folders()?, folder)
+    hold_in(&all()?, folder)
 }
 
 fn hold_in(kept: &[PathBuf], folder: &Path) -> Result<Option<Held>> {

@@ -5,8 +5,8 @@ mod jupyter;
 mod machine;
 mod rust;
 
-use crate::kernelspec;
-use crate::places;
+use crate::commands::kernelspec;
+use crate::folders;
 use anyhow::Result;
 use ferrotune_machine::format;
 use serde::Serialize;
@@ -83,7 +83,7 @@ fn kernelspecs() -> Vec<Row> {
 
 /// What is kept on disk: a row for each kind, with its size.
 fn kept() -> Result<Vec<Row>> {
-    let mut inventory = places::survey()?;
+    let mut inventory = folders::survey()?;
     inventory.ours.sort_by_key(|place| place.kind.text());
     let mut rows: Vec<Row> = Vec::new();
     for kept in inventory.ours.chunk_by(|one, other| one.kind == other.kind) {

@@ -7,8 +7,8 @@ pub(crate) mod lock;
 pub(crate) mod preludes;
 mod proof;
 
+use crate::commands::setup::size;
 use crate::prelude;
-use crate::setup::size;
 use crate::toolchain::own;
 use anyhow::{Context, Result, bail};
 use proof::Proof;
@@ -53,7 +53,7 @@ impl Kind {
 
 /// Something of Ferrotune's on disk.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Item {
     pub(crate) kind: Kind,
     pub(crate) path: PathBuf,
     /// What is Ferrotune's in a folder that may have more; none if all of the folder is.
@@ -61,7 +61,7 @@ pub(crate) struct Place {
     pub(crate) bytes: u64,
 }
 
-impl Place {
+impl Item {
     fn new(kind: Kind, path: PathBuf) -> Self {
         Self { kind, bytes: size_of(&path), path, only: None }
     }
@@ -84,26 +84,26 @@ impl Place {
 /// What is on disk.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
-    pub(crate) ours: Vec<Place>,
+    pub(crate) ours: Vec<Item>,
     /// What lies in Ferrotune's folders without a proof that Ferrotune has made it.
     pub(crate) strange: Vec<PathBuf>,
 }
 
 /// Ferrotune's folders: what can be built again, and what cannot.
-pub(crate) fn folders() -> Result<[PathBuf; 2]> {
+pub(crate) fn all() -> Result<[PathBuf; 2]> {
     Ok([prelude::cache_folder()?, own::data_folder()?])
 }
 
 /// Looks at all that is there. A folder that is a link is not followed.
 pub(crate) fn survey() -> Result<Inventory> {
     let mut inventory = Inventory::default();
-    for folder in folders()? {
+    for folder in all()? {
         for path in entries(&folder) {
             match proof::of(&path) {
-                Proof::Whole(kind) => inventory.ours.push(Place::new(kind, path)),
+                Proof::Whole(kind) => inventory.ours.push(Item::new(kind, path)),
                 Proof::Parts(kind, is_ours) => {
                     let (parts, others): (Vec<_>, Vec<_>) = entries(&path).into_iter().partition(|part| is_ours(part));
-                    inventory.ours.push(Place::of_parts(kind, path, parts));
+                    inventory.ours.push(Item::of_parts(kind, path, parts));
                     inventory.strange.extend(others);
                 }
                 Proof::Missing => inventory.strange.push(path),

@@ -3,7 +3,7 @@
 
 mod found;
 
-use crate::places;
+use crate::folders;
 use crate::prelude::Accelerator;
 pub(crate) use found::installed;
 use std::fmt;
@@ -133,10 +133,10 @@ pub(crate) fn remove(folder: &Path) -> Result<Removed, KernelspecError> {
     if !found::is_written_by_install(folder) {
         return Err(KernelspecError::Foreign { path });
     }
-    let removed = FILES.iter().try_for_each(|name| places::absent(fs::remove_file(folder.join(name))));
-    let removed = removed.and_then(|()| places::remove_if_empty(folder));
+    let removed = FILES.iter().try_for_each(|name| folders::absent(fs::remove_file(folder.join(name))));
+    let removed = removed.and_then(|()| folders::remove_if_empty(folder));
     removed.map_err(|source| KernelspecError::Remove { path: path.clone(), source })?;
-    Ok(Removed { staying: places::entries(folder), folder: path })
+    Ok(Removed { staying: folders::entries(folder), folder: path })
 }
 
 fn folder(target: &Target) -> Result<PathBuf, KernelspecError> {
