@@ -17,7 +17,6 @@ mod startup;
 mod tests;
 
 pub(crate) use handlers::beside::only_looks;
-pub(crate) use handlers::studies::write_event_files;
 pub(crate) use inspection::Inspector;
 pub(crate) use interrupts::Interrupts;
 pub(crate) use startup::start;

@@ -1,12 +1,13 @@
 //! The messages between the server and the engine. No sockets and no compiler here.
 
 use crate::failure::Failure;
-use crate::stop_button::Press;
 use ferrotune_display::Bundle;
 pub(crate) use ferrotune_link::Stream;
 use ferrotune_link::{Answer, CommAction};
 use serde_json::{Map, Value};
+use std::fmt;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::{mpsc, oneshot};
 
@@ -60,6 +61,26 @@ impl Output {
     /// Something to show that never changes.
     pub(crate) fn display(bundle: Bundle) -> Self {
         Self::Display { data: bundle.data, metadata: bundle.metadata, display_id: None, update: false }
+    }
+}
+
+/// What a press of a button does, in a thread of the server.
+#[derive(Clone)]
+pub(crate) struct Press(Arc<dyn Fn() + Send + Sync>);
+
+impl Press {
+    pub(crate) fn new(act: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(act))
+    }
+
+    pub(crate) fn act(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for Press {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Press")
     }
 }
 

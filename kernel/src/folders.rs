@@ -7,8 +7,6 @@ pub(crate) mod lock;
 pub(crate) mod preludes;
 mod proof;
 
-use crate::commands::setup::size;
-use crate::prelude;
 use crate::toolchain::own;
 use anyhow::{Context, Result, bail};
 use proof::Proof;
@@ -91,7 +89,7 @@ pub(crate) struct Inventory {
 
 /// Ferrotune's folders: what can be built again, and what cannot.
 pub(crate) fn all() -> Result<[PathBuf; 2]> {
-    Ok([prelude::cache_folder()?, own::data_folder()?])
+    Ok([cache()?, own::data_folder()?])
 }
 
 /// Looks at all that is there. A folder that is a link is not followed.
@@ -189,7 +187,7 @@ pub(crate) fn entries(folder: &Path) -> Vec<PathBuf> {
 
 fn size_of(path: &Path) -> u64 {
     match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => size::bytes(path),
+        Ok(metadata) if metadata.is_dir() => bytes(path),
         Ok(metadata) => metadata.len(),
         Err(_) => 0,
     }
@@ -203,4 +201,21 @@ pub(crate) fn shortened(path: &Path) -> String {
         Some(rest) => format!("~/{}", rest.display()),
         None => path.display().to_string(),
     }
+}
+
+/// The folder of everything that can be built again: `ferrotune` in the user's cache folder.
+pub(crate) fn cache() -> Result<PathBuf> {
+    let cache = dirs::cache_dir().context("no cache folder: set HOME or XDG_CACHE_HOME")?;
+    Ok(cache.join("ferrotune"))
+}
+
+/// The bytes of all files below a folder. A file that goes while this looks counts nothing.
+pub(crate) fn bytes(folder: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let sizes = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => bytes(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    });
+    sizes.sum()
 }

@@ -8,6 +8,7 @@ mod commands;
 mod compile;
 mod completeness;
 mod diagnostic;
+mod disk;
 mod engine;
 mod environment;
 mod execution;
@@ -21,7 +22,6 @@ mod runtime;
 mod search_process;
 mod server;
 mod statements;
-mod stop_button;
 mod toolchain;
 
 use anyhow::{Context, Result};
@@ -203,7 +203,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
 
 fn reader() -> Result<ExitCode> {
     if let Some(bytes) = environment::object_cache_bytes()? {
-        ferrotune_reader::keep_objects(prelude::cache_folder()?.join("objects"), bytes);
+        ferrotune_reader::keep_objects(folders::cache()?.join("objects"), bytes);
     }
     Ok(ferrotune_reader::main())
 }

@@ -10,7 +10,7 @@ mod cuda;
 pub(crate) mod shipped;
 
 use crate::environment::{self, STANDARD_LIBRARY_VARIABLE};
-use crate::folders::lock;
+use crate::folders::{self, lock};
 use crate::toolchain::Toolchain;
 use anyhow::{Context, Result};
 use ferrotune_candle::Changes;
@@ -92,7 +92,7 @@ impl Prelude {
             },
             Accelerator::Cuda => "prelude-cuda",
         };
-        Ok(cache_folder()?.join(format!("{name}-{key}")))
+        Ok(folders::cache()?.join(format!("{name}-{key}")))
     }
 
     /// Opens the prelude in a folder, if it is whole.
@@ -140,7 +140,7 @@ impl Prelude {
 
     /// Folder of what kernels keep for this prelude. It is in the user's cache, since a prelude may be read-only.
     pub(crate) fn starting_cells(&self) -> Result<PathBuf> {
-        let folder = cache_folder()?.join(format!("prelude-{}", self.contents.key));
+        let folder = folders::cache()?.join(format!("prelude-{}", self.contents.key));
         Ok(beside(&folder, "starting"))
     }
 
@@ -148,12 +148,6 @@ impl Prelude {
     pub(crate) fn externs(&self) -> impl Iterator<Item = (&str, PathBuf)> {
         self.contents.externs.iter().map(|(name, file)| (name.as_str(), self.library_folder().join(file)))
     }
-}
-
-/// The folder of everything that can be built again: `ferrotune` in the user's cache folder.
-pub(crate) fn cache_folder() -> Result<PathBuf> {
-    let cache = dirs::cache_dir().context("no cache folder: set HOME or XDG_CACHE_HOME")?;
-    Ok(cache.join("ferrotune"))
 }
 
 /// A path beside the prelude's folder, with another extension.

@@ -10,7 +10,7 @@ use crate::environment::{
     STANDARD_LIBRARY_VARIABLE, socket_in,
 };
 use crate::folders::lock;
-use crate::prelude::{Accelerator, Prelude};
+use crate::prelude::{Accelerator, Prelude, shipped};
 use crate::toolchain::{Toolchain, own};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -83,7 +83,7 @@ impl Runtime {
     /// Prepares the environment and replaces this process by the same program in it. Returns only if that fails.
     pub(crate) fn enter(arguments: &[OsString], accelerator: Accelerator) -> Result<std::convert::Infallible> {
         // Without a toolchain the first cell installs one, or fails for the reason.
-        let toolchain = Toolchain::look().ok().flatten();
+        let toolchain = shipped::installed_toolchain().ok().flatten();
         let program = std::env::current_exe()?;
         let parent = parent();
         sweep(&parent);
@@ -164,7 +164,7 @@ impl Runtime {
         match Prelude::open(&self.prelude)? {
             Some(prelude) => Ok(prelude),
             None => {
-                let toolchain = Toolchain::find()?;
+                let toolchain = shipped::toolchain()?;
                 let prelude = Prelude::ensure(&toolchain, self.accelerator, progress)?;
                 self.lead_to_tools(&toolchain, &prelude)?;
                 Ok(prelude)

@@ -2,14 +2,14 @@
 
 mod event_files;
 pub(crate) mod progress;
+mod stop_button;
 
-pub(crate) use event_files::EventFiles;
+pub(crate) use event_files::{EventFiles, write_event_files};
 
 use crate::cell_supervisor::settings::Settings;
 use crate::execution::{LiveDisplay, Output, Stream};
 use crate::failure::{ErrorName, Failure};
 use crate::runtime::OWN_PROGRAM;
-use crate::stop_button::StopButton;
 use anyhow::{Context, Result, bail};
 use ferrotune_display::Bundle;
 use ferrotune_space::event::{Event, Finish, Progress};
@@ -21,6 +21,7 @@ use std::io::{BufRead, BufReader, Lines};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use stop_button::StopButton;
 use tokio::sync::mpsc::UnboundedSender;
 
 /// The code that this user trusts: what they trusted before, and what is from this origin.

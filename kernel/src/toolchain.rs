@@ -5,7 +5,6 @@ pub(crate) mod own;
 pub(crate) mod progress;
 
 use crate::environment;
-use crate::prelude::{Prelude, shipped};
 use anyhow::{Context, Result, bail};
 pub(crate) use choice::Rule;
 use choice::{Candidates, Choice};
@@ -40,8 +39,8 @@ impl Toolchain {
     /// The toolchain to use.
     ///
     /// Fails where `ferrotune setup` has to install one first.
-    pub(crate) fn find() -> Result<Self> {
-        Self::look()?.with_context(|| {
+    pub(crate) fn find(shipped: Option<&str>) -> Result<Self> {
+        Self::look(shipped)?.with_context(|| {
             let version = own::VERSION;
             format!("cannot find rustc; `ferrotune setup` installs Rust {version} for Ferrotune alone, or install Rust from https://rustup.rs")
         })
@@ -51,14 +50,13 @@ impl Toolchain {
     /// user's own if it is the one of the shipped prelude, or no prelude is shipped. None where none of them is there.
     ///
     /// Fails if the named one cannot be used.
-    pub(crate) fn look() -> Result<Option<Self>> {
+    pub(crate) fn look(shipped: Option<&str>) -> Result<Option<Self>> {
         let own = own::folder(own::VERSION);
-        let shipped = shipped::find()?;
         let users = OnceCell::new();
         let candidates = Candidates {
             named: std::env::var_os(VARIABLE),
             own: own.as_ref().is_ok_and(|folder| own::is_complete(folder)),
-            shipped: shipped.as_ref().map(Prelude::standard_library),
+            shipped,
             users: &|wanted| {
                 let users: Option<&Self> = users.get_or_init(Self::users).as_ref();
                 users.is_some_and(|users| wanted.is_none_or(|wanted| users.standard_library == wanted))

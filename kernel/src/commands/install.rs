@@ -3,8 +3,7 @@
 use super::{remove_old_preludes, with_progress};
 use crate::commands::kernelspec;
 use crate::folders;
-use crate::prelude::{Accelerator, Prelude};
-use crate::toolchain::Toolchain;
+use crate::prelude::{Accelerator, Prelude, shipped};
 use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
@@ -45,7 +44,7 @@ impl Target {
 
 /// Installs the kernel.
 pub(crate) fn run(Install { target, cuda }: Install) -> Result<()> {
-    let toolchain = Toolchain::find()?;
+    let toolchain = shipped::toolchain()?;
     let accelerator = if cuda { Accelerator::Cuda } else { Accelerator::None };
     let prelude = with_progress(|show| Prelude::ensure(&toolchain, accelerator, show))?;
     // It may be an old one, and is used from now on.

@@ -2,7 +2,7 @@
 
 use crate::commands::kernelspec;
 use crate::prelude::{Accelerator, Prelude, shipped};
-use crate::toolchain::{Toolchain, own};
+use crate::toolchain::own;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ pub(crate) fn write(folder: &Path, progress: &mut dyn FnMut(&str)) -> Result<()>
     if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
         bail!("{} is not empty; name a new folder", folder.display());
     }
-    let toolchain = Toolchain::find()?;
+    let toolchain = shipped::toolchain()?;
     let version = toolchain.version().unwrap_or_default();
     if version != own::VERSION {
         bail!("a package has the prelude for Rust {}, and rustc is {version}; set FERROTUNE_TOOLCHAIN", own::VERSION);

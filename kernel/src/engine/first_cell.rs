@@ -7,7 +7,8 @@ use super::{Interrupts, STOPPED_BEFORE, steps};
 use crate::commands::setup::{Follower, Setup, Stopped};
 use crate::execution::{Cell, LiveDisplay, Output, Payload, Work};
 use crate::failure::{ErrorName, Failure};
-use crate::toolchain::{Toolchain, own};
+use crate::prelude::shipped;
+use crate::toolchain::own;
 use ferrotune_display::Bundle;
 use ferrotune_magics::{Action, Step};
 use std::sync::mpsc::Receiver;
@@ -73,7 +74,7 @@ fn answer(link: &CellLink, code: &str) -> Result<bool, Failure> {
 
 /// Does what `ferrotune setup` does if there is no toolchain, and shows that in one changing line.
 fn ensure_toolchain(interrupts: &Interrupts, link: &CellLink) -> anyhow::Result<()> {
-    if Toolchain::look()?.is_some() {
+    if shipped::installed_toolchain()?.is_some() {
         return Ok(());
     }
     let setup = Setup::of(own::VERSION)?;

@@ -37,7 +37,7 @@ pub(super) fn build(
     // Cargo takes sources in another folder for other packages. What is compiled for one prelude serves the next.
     let (source, candle) = match &kept {
         Some(kept) => (kept.join("source"), kept.clone()),
-        None => (building.join("source"), super::cache_folder()?),
+        None => (building.join("source"), folders::cache()?),
     };
     // Missing tools fail the build here rather than after minutes of compiling.
     toolchain.standard_library_sources()?;

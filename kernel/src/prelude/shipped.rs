@@ -1,6 +1,7 @@
 //! The prelude that came with this program, in a package: beside the `bin` in which the program is.
 
 use super::Prelude;
+use crate::toolchain::Toolchain;
 use anyhow::Result;
 use std::path::PathBuf;
 
@@ -13,6 +14,16 @@ pub(crate) fn find() -> Result<Option<Prelude>> {
         Some(folder) => Prelude::open(&folder),
         None => Ok(None),
     }
+}
+
+/// The toolchain to use, as [`Toolchain::find`] says.
+pub(crate) fn toolchain() -> Result<Toolchain> {
+    Toolchain::find(find()?.as_ref().map(Prelude::standard_library))
+}
+
+/// The toolchain to use; none where `ferrotune setup` has to install one first, as [`Toolchain::look`] says.
+pub(crate) fn installed_toolchain() -> Result<Option<Toolchain>> {
+    Toolchain::look(find()?.as_ref().map(Prelude::standard_library))
 }
 
 fn folder() -> Option<PathBuf> {

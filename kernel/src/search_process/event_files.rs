@@ -1,13 +1,14 @@
 //! TensorBoard's files of a search, which grow while it runs.
 
-use crate::engine::write_event_files;
-use anyhow::{Context, Result};
+use crate::disk::write_whole;
+use anyhow::{Context, Result, bail};
 use ferrotune_journal::Journal;
 use ferrotune_journal::study_folder::is_study;
-use ferrotune_results::tensorboard;
+use ferrotune_results::tensorboard::{self, EventFile};
 use ferrotune_space::event::Event;
 use ferrotune_space::spec::StudySpec;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -64,4 +65,46 @@ impl EventFiles {
         }
         self.due = Instant::now() + INTERVAL.max(begin.elapsed() * SHARE);
     }
+}
+
+/// Writes TensorBoard's files. Appends to a file that has grown, so that a running TensorBoard goes on reading it.
+///
+/// Fails if the folder has the events of another search: TensorBoard would mix up the parameters of the two.
+pub(crate) fn write_event_files(target: &Path, files: &[EventFile]) -> Result<()> {
+    refuse_others(target, files)?;
+    for EventFile { path, bytes } in files {
+        let path = target.join(path);
+        let folder = path.parent().unwrap_or(target);
+        fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let earlier = match fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            read => Some(read.with_context(|| format!("cannot read {}", path.display()))?),
+        };
+        match earlier.and_then(|earlier| bytes.strip_prefix(earlier.as_slice())) {
+            Some([]) => {}
+            Some(rest) => append(&path, rest).with_context(|| format!("cannot write {}", path.display()))?,
+            None => write_whole(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?,
+        }
+    }
+    Ok(())
+}
+
+fn refuse_others(target: &Path, files: &[EventFile]) -> Result<()> {
+    let entries = match fs::read_dir(target) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries.with_context(|| format!("cannot read {}", target.display()))?,
+    };
+    for entry in entries {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name.starts_with("events.out.tfevents.") && files.iter().all(|file| file.path != name) {
+            bail!("{} has the events of another search; name another folder, or remove it", target.display());
+        }
+    }
+    Ok(())
+}
+
+fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().append(true).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
 }

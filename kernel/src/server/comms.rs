@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::exchange::{Exchange, Iopub};
 use super::wire::{self, Parent, WireError};
-use crate::stop_button::Press;
+use crate::execution::Press;
 use ferrotune_display::widget::model::{self, HOLDER, TARGET as WIDGET};
 use release::{Maker, Released};
 use untaken::Untaken;
@@ -160,7 +160,7 @@ impl Comms {
         let method = data["method"].as_str().unwrap_or_default();
         match (&mut comm.kind, method) {
             (Kind::Plain, _) => state.keep(exchange, &comm_id, None, for_cells(data, buffers)),
-            (Kind::StopButton(_, press), "custom") if data["content"]["event"] == "click" => press.stop(),
+            (Kind::StopButton(_, press), "custom") if data["content"]["event"] == "click" => press.act(),
             (Kind::Widget(_), "custom") => {
                 state.keep(exchange, &comm_id, None, for_cells(data["content"].clone(), buffers));
             }

@@ -3,7 +3,8 @@
 use super::Row;
 use crate::chain;
 use crate::environment;
-use crate::prelude::{self, Accelerator, Prelude};
+use crate::folders;
+use crate::prelude::{Accelerator, Prelude, shipped};
 use crate::toolchain::{self, Toolchain, own};
 
 pub(super) fn rows() -> Vec<Row> {
@@ -11,7 +12,7 @@ pub(super) fn rows() -> Vec<Row> {
         Some(linker) => Row::new("linker", linker.display().to_string()),
         None => Row::new("linker", "no cc on the PATH").stops_cells(toolchain::LINKER_CURE),
     };
-    let toolchain = Toolchain::look();
+    let toolchain = shipped::installed_toolchain();
     let prelude = match &toolchain {
         Ok(Some(toolchain)) => prelude_row(toolchain),
         _ => Row::new("prelude", "unknown without a toolchain").with_cure("mend Rust first"),
@@ -49,7 +50,7 @@ fn prelude_row(toolchain: &Toolchain) -> Row {
     let found = place.and_then(|place| Ok((Prelude::open(&place)?, place)));
     match found {
         Ok((Some(prelude), _)) => {
-            let cache = prelude::cache_folder().ok();
+            let cache = folders::cache().ok();
             let origin = if prelude.folder().parent() == cache.as_deref() { "built" } else { "shipped" };
             Row::new("prelude", format!("{origin}, in {}", prelude.folder().display()))
         }

@@ -1,7 +1,7 @@
 //! How much of a toolchain is there already, by the sizes of files: rustup says nothing while it downloads.
 
+use crate::folders::bytes;
 use ferrotune_machine::format;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What rustup downloads, and what is on disk then: Rust 1.95.0 on x86-64, without documentation.
@@ -33,15 +33,4 @@ impl Size {
         self.last.clone_from(&line);
         is_new.then_some(line)
     }
-}
-
-/// The bytes of all files below a folder. A file that goes while this looks counts nothing.
-pub(crate) fn bytes(folder: &Path) -> u64 {
-    let Ok(entries) = fs::read_dir(folder) else { return 0 };
-    let sizes = entries.flatten().map(|entry| match entry.metadata() {
-        Ok(metadata) if metadata.is_dir() => bytes(&entry.path()),
-        Ok(metadata) => metadata.len(),
-        Err(_) => 0,
-    });
-    sizes.sum()
 }

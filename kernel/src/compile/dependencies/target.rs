@@ -1,7 +1,7 @@
 //! Where cargo builds the crates of notebooks. One cargo at a time builds in a folder, so that a notebook whose crates take an
 //! hour would hold up all others: those build in another folder.
 
-use crate::prelude;
+use crate::folders;
 use anyhow::{Context, Result};
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -23,7 +23,7 @@ pub(super) fn folder(crates: &str, session: Option<&Path>) -> Result<PathBuf> {
     if let Some(folder) = of_session.as_deref().and_then(|file| fs::read_to_string(file).ok()) {
         return Ok(PathBuf::from(folder));
     }
-    let cache = prelude::cache_folder()?;
+    let cache = folders::cache()?;
     let folders: Vec<PathBuf> = (1..=MOST).map(|number| cache.join("dependencies").join(number.to_string())).collect();
     let builds = |folder: &&PathBuf| fs::read_to_string(folder.join(LATEST)).is_ok_and(|of| of == crates);
     let free = || folders.iter().filter(|folder| !is_busy(folder));

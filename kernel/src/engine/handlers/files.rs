@@ -1,5 +1,6 @@
 //! `%%writefile` and `%load`: the files that a cell names. A path that begins with `~/` is in the user's folder.
 
+use crate::disk::write_whole;
 use crate::engine::Engine;
 use crate::engine::handlers::notebook_file;
 use crate::execution::{Output, Payload};
@@ -7,13 +8,9 @@ use crate::failure::Failure;
 use anyhow::{Context, Result, bail};
 use ferrotune_display::Bundle;
 use ferrotune_magics::{Lines, Load, WriteFile};
-use std::fs::{self, File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-
-/// The permissions of a new file, of which the user's mask takes some away.
-const NEW_FILE: u32 = 0o666;
 
 impl Engine {
     pub(in crate::engine) fn write_file(
@@ -53,31 +50,6 @@ fn replace(path: &Path, text: &str) -> Result<String> {
     let verb = if path.exists() { "Overwriting" } else { "Writing" };
     write_whole(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(format!("{verb} {}", path.display()))
-}
-
-/// Writes a file whole or not at all, through a second one, and returns once it is on disk. A link stays one: the file that it
-/// leads to is replaced. A device or a pipe is written to.
-pub(in crate::engine) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    // What is not there yet, and a link that leads nowhere, is made by its own name.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !folder.is_dir() {
-        bail!("there is no folder {}; make it first", folder.display());
-    }
-    let mut whole = tempfile::Builder::new().permissions(fs::Permissions::from_mode(NEW_FILE)).tempfile_in(folder)?;
-    if fs::symlink_metadata(path).is_ok() {
-        // Also an error where the file may not be written, which replacing it would not be.
-        let mut known = OpenOptions::new().write(true).open(path)?;
-        let metadata = known.metadata()?;
-        if !metadata.is_file() {
-            return Ok(known.write_all(bytes)?);
-        }
-        whole.as_file().set_permissions(metadata.permissions())?;
-    }
-    whole.write_all(bytes)?;
-    whole.as_file().sync_all()?;
-    whole.persist(path)?;
-    Ok(File::open(folder)?.sync_all()?)
 }
 
 fn append_to(path: &Path, text: &str) -> Result<String> {

@@ -1,5 +1,6 @@
 //! `%history` and `%reset`. The server keeps the cells of the session; the engine asks for them.
 
+use crate::disk::write_whole;
 use crate::engine::Engine;
 use crate::engine::handlers::files;
 use crate::execution::Output;
@@ -56,7 +57,7 @@ fn write(file: &str, text: &str) -> Result<String> {
     if path.exists() {
         bail!("{file} exists; delete it, or name another file");
     }
-    files::write_whole(&path, text.as_bytes()).with_context(|| format!("cannot write {file}"))?;
+    write_whole(&path, text.as_bytes()).with_context(|| format!("cannot write {file}"))?;
     Ok(format!("Writing {file}"))
 }
 

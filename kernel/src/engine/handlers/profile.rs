@@ -3,8 +3,9 @@
 mod flame;
 mod view;
 
+use crate::disk::write_whole;
 use crate::engine::Engine;
-use crate::engine::handlers::files::{expanded, write_whole};
+use crate::engine::handlers::files::expanded;
 use crate::engine::link::CellOutcome;
 use crate::failure::Failure;
 use anyhow::{Context, Result, anyhow, bail};

@@ -1,11 +1,10 @@
 //! The magics that show a study: they read its journal, and `ferrotune_results` turns it into tables, plots and files.
 
-mod export;
 mod weights;
 
-pub(crate) use export::event_files as write_event_files;
-
+use crate::disk::write_whole;
 use crate::engine::handlers::files::expanded;
+use crate::search_process::write_event_files;
 use anyhow::{Context, Result, bail};
 use chrono::{DateTime, Local};
 use ferrotune_display::Bundle;
@@ -150,9 +149,13 @@ pub(in crate::engine) fn export(folder: &Path, request: &Export) -> Result<Bundl
         return export_model(folder, &study, target);
     }
     let bytes = ferrotune_results::export::Format::named(&request.format)?.bytes(&study)?;
-    export::whole(target, &bytes)?;
+    write(target, &bytes)?;
     let size = format::bytes(bytes.len() as u64);
     Ok(Bundle::text(format!("wrote {trials} trials to {}, {size}", target.display())))
+}
+
+fn write(target: &Path, bytes: &[u8]) -> Result<()> {
+    write_whole(target, bytes).with_context(|| format!("cannot write {}", target.display()))
 }
 
 /// Writes the best trial's model to a file.
@@ -164,7 +167,7 @@ fn export_model(folder: &Path, study: &Study, target: &Path) -> Result<Bundle> {
     };
     let bytes = std::fs::read(&checkpoint).with_context(|| format!("cannot read {}", checkpoint.display()))?;
     let bytes = ferrotune_results::export::model(study, trial, &bytes)?;
-    export::whole(target, &bytes)?;
+    write(target, &bytes)?;
     let size = format::bytes(bytes.len() as u64);
     let note = note.iter().map(|note| format!("; its weights are {note}")).collect::<String>();
     Ok(Bundle::text(format!("wrote the model of trial {} to {}, {size}{note}", trial.number, target.display())))

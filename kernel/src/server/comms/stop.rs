@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::Kind;
 use super::widget::WidgetState;
+use crate::execution::Press;
 use crate::server::wire::Parent;
-use crate::stop_button::Press;
 
 /// What a front end shows that shares the notebook and has no widgets.
 const FALLBACK: &str = "%tune stop or an interrupt stops the search";

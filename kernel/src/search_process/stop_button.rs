@@ -1,6 +1,6 @@
 //! The button that stops a search, which front ends with widgets show while the search runs.
 
-use crate::execution::Output;
+use crate::execution::{Output, Press};
 use rustix::process::{Pid, Signal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::UnboundedSender;
@@ -9,23 +9,20 @@ use tokio::sync::mpsc::UnboundedSender;
 #[derive(Debug)]
 pub(crate) struct StopButton {
     id: String,
-    press: Press,
+    search: Search,
     outputs: UnboundedSender<Output>,
 }
 
-/// What a press does. After the search has ended it does nothing.
-#[derive(Clone, Debug)]
-pub(crate) struct Press {
-    search: Arc<Mutex<Option<Pid>>>,
-}
+/// The search that a press stops; none once it has ended.
+type Search = Arc<Mutex<Option<Pid>>>;
 
 impl StopButton {
     /// Shows the button among a cell's outputs; none where the process id is none.
     pub(crate) fn show(search: u32, outputs: UnboundedSender<Output>) -> Option<Self> {
         let pid = Pid::from_raw(i32::try_from(search).ok()?)?;
-        let (id, press) = (format!("ferrotune-stop-{search}"), Press { search: Arc::new(Mutex::new(Some(pid))) });
-        let button = Self { id, press, outputs };
-        button.emit(Output::StopButton { id: button.id.clone(), press: button.press.clone() });
+        let button = Self { id: format!("ferrotune-stop-{search}"), search: Arc::new(Mutex::new(Some(pid))), outputs };
+        let search = Arc::clone(&button.search);
+        button.emit(Output::StopButton { id: button.id.clone(), press: Press::new(move || stop(&search)) });
         Some(button)
     }
 
@@ -39,23 +36,20 @@ impl StopButton {
 impl Drop for StopButton {
     /// The process may be waited for afterwards, and another one may get its id.
     fn drop(&mut self) {
-        *self.press.lock() = None;
+        *lock(&self.search) = None;
         self.emit(Output::StopButtonGone { id: self.id.clone() });
     }
 }
 
-impl Press {
-    /// Asks the search to stop after the current step of each trial; the second time, at once. An interrupt does the same.
-    pub(crate) fn stop(&self) {
-        let search = self.lock();
-        if let Some(pid) = *search
-            && let Err(error) = rustix::process::kill_process(pid, Signal::INT)
-        {
-            tracing::debug!("the search has already ended: {error}");
-        }
+/// Asks the search to stop after the current step of each trial; the second time, at once. An interrupt does the same.
+fn stop(search: &Search) {
+    if let Some(pid) = *lock(search)
+        && let Err(error) = rustix::process::kill_process(pid, Signal::INT)
+    {
+        tracing::debug!("the search has already ended: {error}");
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Option<Pid>> {
-        self.search.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock(search: &Search) -> MutexGuard<'_, Option<Pid>> {
+    search.lock().unwrap_or_else(PoisonError::into_inner)
 }
