@@ -49,6 +49,6 @@ pub mod sampling;
 pub mod terminator;
 
 pub use oracle::{
-    EarlyEnd, Judgement, Next, Oracle, OracleError, SettingError, Settings, Source, create, judgements, names,
-    parameters_in,
+    Judgement, Next, Oracle, OracleError, SettingError, Settings, Source, create, judgements, names, parameters_in,
 };
+pub use pruner::EarlyEnd;

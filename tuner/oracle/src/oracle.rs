@@ -31,7 +31,7 @@ pub use source::Source;
 pub use stopping::{Judgement, judgements};
 pub use text::SettingError;
 
-use crate::pruner::PrunerError;
+use crate::pruner::{EarlyEnd, PrunerError};
 use crate::terminator::TerminatorError;
 use asha::Asha;
 use auto::Auto;
@@ -103,15 +103,6 @@ pub trait Oracle {
     fn pauses(&self) -> bool {
         false
     }
-}
-
-/// How a trial ends before its objective returns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EarlyEnd {
-    /// It does too badly to go on.
-    Pruned,
-    /// It improves no more: its reports so far are its result.
-    Finished,
 }
 
 /// What to do next.

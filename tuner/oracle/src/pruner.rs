@@ -10,7 +10,6 @@ mod trend;
 
 pub use text::PrunerError;
 
-use crate::oracle::EarlyEnd;
 use ferrotune_space::objective::Objective;
 use ferrotune_space::record::TrialRecord;
 use serde::{Deserialize, Serialize};
@@ -18,6 +17,15 @@ use signed_rank::SignedRank;
 
 /// One trial in this many trains to its end under a pruner that learns from whole trainings, so that it stays right about them.
 pub(crate) const WHOLE: u64 = 6;
+
+/// How a trial ends before its objective returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EarlyEnd {
+    /// It does too badly to go on.
+    Pruned,
+    /// It improves no more: its reports so far are its result.
+    Finished,
+}
 
 /// Judges a trial after each of its reports.
 ///
