@@ -4,13 +4,6 @@ use super::{all, numbers};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-/// The threads of this process that make elements.
-fn threads(name: &str) -> usize {
-    let names = std::fs::read_dir("/proc/self/task").unwrap();
-    let names = names.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
-    names.filter(|thread| thread.trim_end() == name).count()
-}
-
 #[test]
 fn the_same_seed_gives_the_same_batches_on_any_number_of_threads() {
     let batches = |parallelism| {
@@ -40,24 +33,32 @@ fn functions_run_at_the_same_time() {
     assert_eq!(all(mapped.iter()), [0, 1, 2]);
 }
 
-// One test, because the threads of another would count.
 #[test]
 fn threads_end_when_the_iterator_is_dropped_and_start_with_the_first_element() {
-    let slow = numbers(1_000_000).map(4, |number| {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let made = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&made);
+    let slow = numbers(1_000_000).map(4, move |number| {
+        counter.fetch_add(1, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(1));
         Ok(number)
     });
     let dropped = slow.prefetch(3);
-    let before = threads("data-prefetch");
     let mut iter = dropped.iter();
-    assert_eq!(threads("data-prefetch"), before, "nothing has been asked for");
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(made.load(Ordering::Relaxed), 0, "nothing has been asked for");
     assert_eq!(iter.next().unwrap().unwrap(), 0);
-    assert!(threads("data-prefetch") > before);
+    let started = Instant::now();
+    while made.load(Ordering::Relaxed) < 4 {
+        assert!(started.elapsed() < Duration::from_secs(60), "nobody makes elements before they are asked for");
+        std::thread::yield_now();
+    }
     let started = Instant::now();
     drop(iter);
     assert!(started.elapsed() < Duration::from_secs(5), "no element beyond the prefetched ones is waited for");
-    // Others may have begun or ended at the same time; this one's are joined.
-    drop(dropped);
+    let at_the_end = made.load(Ordering::Relaxed);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(made.load(Ordering::Relaxed), at_the_end, "the threads go on");
 }
 
 #[test]
