@@ -1,4 +1,4 @@
-//! A dataset at the end of a cell: how many elements it has, their shapes and dtypes, and the first ones.
+//! The display of a dataset at the end of a cell: its number of elements, their shapes and dtypes, and the first elements.
 
 use crate::display::{Bundle, escape};
 use crate::tensor;
@@ -6,10 +6,10 @@ use candle_core::Tensor;
 use ferrotune_data::DataError;
 use std::fmt::Debug;
 
-/// How many elements are shown.
+/// The number of elements that are shown.
 pub(crate) const SHOWN: usize = 5;
 
-/// A dataset's length and type, and its first elements: rows below one another, of images and batches the first one.
+/// A dataset's length and type, and its first elements. Rows are shown one below the other; of images and batches, only the first.
 pub(crate) fn bundle(
     dataset: &dyn Debug,
     preview: impl FnOnce() -> Result<Option<Vec<Vec<Tensor>>>, DataError>,
@@ -42,8 +42,8 @@ pub(crate) fn bundle(
     }
 }
 
-/// The elements below one another, where they are numbers and rows of numbers. Images and batches are not, nor are rows of
-/// different lengths.
+/// The elements stacked into tensors, if they are numbers or rows of numbers of the same length. `None` for images, batches and rows
+/// of different lengths.
 fn stacked(elements: &[Vec<Tensor>]) -> Option<Vec<Tensor>> {
     let are_rows = elements.iter().flatten().all(|tensor| tensor.rank() <= 1);
     if !are_rows || elements.len() < 2 {

@@ -1,10 +1,10 @@
-//! Threads: the order does not depend on them, they run at the same time, and they end.
+//! Tests of threads: they do not change the order, they run at the same time, and they end.
 
 use super::{all, numbers};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-/// The threads of this process that make elements.
+/// The number of this process' threads with this name.
 fn threads(name: &str) -> usize {
     let names = std::fs::read_dir("/proc/self/task").unwrap();
     let names = names.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
@@ -31,7 +31,7 @@ fn the_same_seed_gives_the_same_batches_on_any_number_of_threads() {
 
 #[test]
 fn functions_run_at_the_same_time() {
-    // It opens only if three threads wait at it.
+    // The barrier opens only if three threads wait at it.
     let barrier = Arc::new(Barrier::new(3));
     let mapped = numbers(3).map(3, move |number| {
         barrier.wait();
@@ -40,7 +40,7 @@ fn functions_run_at_the_same_time() {
     assert_eq!(all(mapped.iter()), [0, 1, 2]);
 }
 
-// One test, because the threads of another would count.
+// This is one test, because the threads of another test would count, too.
 #[test]
 fn threads_end_when_the_iterator_is_dropped_and_start_with_the_first_element() {
     let slow = numbers(1_000_000).map(4, |number| {
@@ -56,7 +56,7 @@ fn threads_end_when_the_iterator_is_dropped_and_start_with_the_first_element() {
     let started = Instant::now();
     drop(iter);
     assert!(started.elapsed() < Duration::from_secs(5), "no element beyond the prefetched ones is waited for");
-    // Others may have begun or ended at the same time; this one's are joined.
+    // Other threads may have begun or ended at the same time, but those of this iterator are joined.
     drop(dropped);
 }
 
@@ -89,6 +89,6 @@ fn prefetch_hides_the_pipeline_behind_the_step() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let elapsed = started.elapsed();
-    // One after the other they would take 380 ms.
+    // In one thread the work would take 380 ms.
     assert!(elapsed < Duration::from_millis(300), "{elapsed:?}");
 }

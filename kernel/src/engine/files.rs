@@ -1,4 +1,4 @@
-//! `%%writefile` and `%load`: the files that a cell names. A path that begins with `~/` is in the user's folder.
+//! `%%writefile` and `%load`, which write and read the files that a cell names. A path that begins with `~/` is in the user's folder.
 
 use super::{Engine, notebook_file};
 use crate::execution::{Output, Payload};
@@ -11,7 +11,7 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The permissions of a new file, of which the user's mask takes some away.
+/// The permissions of a new file, before the user's umask removes some of them.
 const NEW_FILE: u32 = 0o666;
 
 impl Engine {
@@ -21,7 +21,7 @@ impl Engine {
         self.show_result(written.map(Bundle::text))
     }
 
-    /// `%load`
+    /// Carries out `%load`.
     pub(super) fn load(&mut self, Load { path, lines }: &Load) -> Result<(), Failure> {
         let text = expanded(path).and_then(|file| part(&file, *lines));
         let text = text.map_err(Failure::of_magic)?;
@@ -37,7 +37,7 @@ pub(super) fn expanded(path: impl AsRef<Path>) -> Result<PathBuf> {
     Ok(home.join(rest))
 }
 
-/// The same of a path that is text; one that has no such folder stays.
+/// A path as text, with the user's folder in place of `~`. The path stays unchanged if the user's folder is unknown.
 pub(super) fn expanded_text(path: &str) -> String {
     expanded(path).map_or_else(|_| path.to_owned(), |path| path.to_string_lossy().into_owned())
 }
@@ -51,10 +51,10 @@ fn replace(path: &Path, text: &str) -> Result<String> {
     Ok(format!("{verb} {}", path.display()))
 }
 
-/// Writes a file whole or not at all, through a second one, and returns once it is on disk. A link stays one: the file that it
-/// leads to is replaced. A device or a pipe is written to.
+/// Writes a file whole or not at all, through a temporary file, and returns once the file is on disk. A symbolic link stays a link:
+/// its target is replaced. The bytes go directly into a device or a pipe.
 pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    // What is not there yet, and a link that leads nowhere, is made by its own name.
+    // A new file, or a link without a target, cannot be resolved: the file is made under the given path.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
@@ -62,7 +62,7 @@ pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     }
     let mut whole = tempfile::Builder::new().permissions(fs::Permissions::from_mode(NEW_FILE)).tempfile_in(folder)?;
     if fs::symlink_metadata(path).is_ok() {
-        // Also an error where the file may not be written, which replacing it would not be.
+        // Opening fails if the user may not write the file; replacing the file would not fail.
         let mut known = OpenOptions::new().write(true).open(path)?;
         let metadata = known.metadata()?;
         if !metadata.is_file() {

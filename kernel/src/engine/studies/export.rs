@@ -1,4 +1,4 @@
-//! Writes files whole or not at all, and returns once they are on disk.
+//! The files of an export, which are written whole or not at all. Each function returns once its files are on disk.
 
 use crate::engine::files::write_whole;
 use anyhow::{Context, Result, bail};
@@ -7,14 +7,14 @@ use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-/// Writes a file, and replaces an earlier one.
+/// Writes a file, and replaces an earlier file.
 pub(super) fn whole(target: &Path, bytes: &[u8]) -> Result<()> {
     write_whole(target, bytes).with_context(|| format!("cannot write {}", target.display()))
 }
 
-/// Writes TensorBoard's files. Appends to a file that has grown, so that a running TensorBoard goes on reading it.
+/// Writes TensorBoard's files. Appends the new events to an existing file, so that a running TensorBoard continues to read it.
 ///
-/// Fails if the folder has the events of another search: TensorBoard would mix up the parameters of the two.
+/// Fails if the folder has the events of another search: TensorBoard would mix the parameters of the two searches.
 pub(crate) fn event_files(target: &Path, files: &[EventFile]) -> Result<()> {
     refuse_others(target, files)?;
     for EventFile { path, bytes } in files {
