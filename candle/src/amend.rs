@@ -1,4 +1,4 @@
-//! Finds what the patch of a topic has to give, so that all patches together give what a developer has edited.
+//! Computes a new patch for a topic, so that all patches together give the sources that a developer has edited.
 
 use crate::changes::Changes;
 use crate::diff::Topic;
@@ -7,11 +7,11 @@ use crate::patch::Patch;
 use crate::sources::Sources;
 use std::collections::BTreeMap;
 
-/// The text of each edited file. None if it is deleted.
+/// The text of each edited file; none if the file is deleted.
 pub(crate) type Edits = BTreeMap<String, Option<String>>;
 
 impl Changes {
-    /// Changes the patch of a topic and the files of ours, so that `made`, which they give now, becomes the same with `edits`.
+    /// Changes the patch of a topic and our own files, so that their result, now `made`, has the `edits`.
     ///
     /// # Errors
     ///
@@ -30,13 +30,13 @@ impl Changes {
         self.apply(&mut given).map_err(|error| overlap(error, topic))?;
         let mut paths = made.keys().chain(given.keys());
         let Some(path) = paths.find(|path| given.get(*path) != made.get(*path)) else { return Ok(()) };
-        // A later patch was taken back at another place than where it is applied.
+        // The reverse of a later patch was applied at another place than the patch itself.
         let later = self.patches.iter().rfind(|patch| patch.changes(path)).map_or(&topic.name, |patch| &patch.topic);
         let (path, topic, later) = (path.clone(), topic.name.clone(), later.clone());
         Err(Error::Overlap { upstream: self.upstream, path, topic, later })
     }
 
-    /// Changes the patch of a topic, so that it and the later ones give these texts.
+    /// Changes the patch of a topic, so that this patch and the later ones give these texts.
     fn amend_patch(&mut self, topic: &Topic, original: &Sources, mut texts: Sources) -> Result<()> {
         let upstream = self.upstream;
         let position = self.patches.partition_point(|patch| patch.topic < topic.name);
@@ -71,7 +71,7 @@ impl Changes {
     }
 }
 
-/// Copies the text of a file, or its absence.
+/// Sets the text of a file, or removes the file if there is no text.
 fn set(sources: &mut Sources, path: &str, text: Option<&String>) {
     match text {
         Some(text) => sources.insert(path.to_owned(), text.clone()),
@@ -79,7 +79,7 @@ fn set(sources: &mut Sources, path: &str, text: Option<&String>) {
     };
 }
 
-/// The error of an edit that a later patch refuses.
+/// The error for an edit that a later patch does not fit.
 fn overlap(error: Error, topic: &Topic) -> Error {
     match error {
         Error::Hunk { upstream, topic: later, path, .. } => {
@@ -97,7 +97,7 @@ mod tests {
     const PATH: &str = "candle-core/src/a.rs";
     const NEW: &str = "candle-nn/src/new.rs";
 
-    /// The numbers from 1 to 30, one a line, some of them as words.
+    /// A text with the numbers from 1 to 30, one a line, some of them as words.
     fn numbers(words: &[(usize, &str)]) -> String {
         let word = |line| words.iter().find(|(number, _)| *number == line).map(|(_, word)| (*word).to_owned());
         (1..=30).map(|line| word(line).unwrap_or(line.to_string()) + "\n").collect()
@@ -123,7 +123,7 @@ mod tests {
         changes.amend(topic, &original(), made(changes), &edits)
     }
 
-    /// Two topics of one file.
+    /// Changes with two topics that patch one file.
     fn two() -> Changes {
         let mut changes = Changes::of(&CANDLE, &Sources::new());
         for (name, words) in [("01-five", [(5, "five")].as_slice()), ("02-twenty", &[(5, "five"), (20, "twenty")])] {

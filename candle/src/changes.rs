@@ -1,4 +1,4 @@
-//! Our changes of a project's packages, and how they are applied.
+//! Our changes of a project's packages, and their application.
 
 use crate::error::{Error, Result};
 use crate::package::{CANDLE, Package, Upstream};
@@ -7,28 +7,28 @@ use crate::sources::{self, Sources};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The repository's folder `candle/` when this library was built.
+/// The files of the repository's folder `candle/`, as they were when this library was built.
 const PACKED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/changes.rs"));
 
-/// The line of the repository's manifests that names a build script, and the line of crates.io's.
+/// The line of our manifests that names a build script, and the corresponding line in the manifests of crates.io.
 const BUILD_SCRIPT: &str = "\nbuild = \"build.rs\"\n";
 const NO_BUILD_SCRIPT: &str = "\nbuild = false\n";
 
-/// What makes our packages out of crates.io's.
+/// The changes that make our packages out of those of crates.io.
 #[derive(Clone, Debug)]
 pub struct Changes {
     pub(crate) upstream: &'static Upstream,
     /// The manifests of our packages.
     pub(crate) manifests: Sources,
-    /// In the order of their names.
+    /// The patches, in the order of their names.
     pub(crate) patches: Vec<Patch>,
     /// Files that the packages do not have.
     pub(crate) files: Sources,
 }
 
 impl Changes {
-    /// The changes of candle that this library was built with. Their manifests name no build script: the repository's says that sources
-    /// are not made yet, which is never so where this library makes them.
+    /// The changes of candle that this library was built with. Their manifests name no build script: in the repository, that script only
+    /// reports that the sources are not made yet, which cannot happen where this library makes them.
     pub fn packed() -> Self {
         let all = PACKED.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
         let mut changes = Self::of(&CANDLE, &all);
@@ -38,7 +38,7 @@ impl Changes {
         changes
     }
 
-    /// The changes in the repository's folder of a project, such as `candle/`.
+    /// The changes in a project's folder of the repository, such as `candle/`.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl Changes {
         &self.patches
     }
 
-    /// What each patch is for, and which files it changes.
+    /// The purpose of each patch, and the files that it changes.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Changes {
         Ok(self.patches.iter().map(Patch::describe).collect::<Result<Vec<_>>>()?.join("\n"))
     }
 
-    /// A hash of everything that our packages are made of, by name.
+    /// A hash of each file that our packages are made of, by name.
     pub fn hashes(&self) -> BTreeMap<String, String> {
         let patches = self.patches.iter().map(|patch| (patch_path(&patch.topic), patch.hash()));
         let files = self.files.iter().map(|(path, text)| (file_path(path), sources::hash(text)));
@@ -91,7 +91,7 @@ impl Changes {
         patches.chain(files).chain(manifests).chain(crates).collect()
     }
 
-    /// Changes the packages' own sources.
+    /// Applies the changes to the packages' own sources.
     pub(crate) fn apply(&self, sources: &mut Sources) -> Result<()> {
         for patch in &self.patches {
             patch.apply(sources)?;
@@ -108,12 +108,12 @@ impl Changes {
     }
 }
 
-/// Where the patch of a topic is in the folder of a project.
+/// The path of a topic's patch in the folder of a project.
 pub(crate) fn patch_path(topic: &str) -> String {
     format!("patches/{topic}.patch")
 }
 
-/// Where a file of ours is in the folder of a project.
+/// The path of one of our own files in the folder of a project.
 pub(crate) fn file_path(path: &str) -> String {
     format!("files/{path}")
 }
@@ -126,7 +126,7 @@ mod tests {
     const PATCH: &str = "Numbers are words: two of them are digits\n\nDigits are shorter.\n\nLink: https://example.com/1\n\n\
                          --- a/candle-core/src/a.rs\n+++ b/candle-core/src/a.rs\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n\
                          @@ -10,3 +10,3 @@\n ten\n-eleven\n+11\n twelve\n";
-    /// Changes a line that the other one has written, and a file of another package.
+    /// A patch that changes a line which the other patch has written, and a file of another package.
     const LATER: &str = "Digits are short\n\n\
                          --- a/candle-core/src/a.rs\n+++ b/candle-core/src/a.rs\n@@ -1,3 +1,4 @@\n one\n-2\n+2.\n+2.5\n three\n\
                          --- a/candle-nn/src/b.rs\n+++ b/candle-nn/src/b.rs\n@@ -1 +1 @@\n-b\n+c\n";

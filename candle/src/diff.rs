@@ -13,17 +13,17 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The patch that edits are written into.
+/// The name and title of the patch that edits are written into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topic {
     /// Two digits and a name, such as `06-sums-of-rows`.
     pub name: String,
-    /// What is wrong and what the patch does, in one line. A new patch needs it.
+    /// The problem and the patch's solution, in one line. A new patch needs a title.
     pub title: Option<String>,
 }
 
 impl Topic {
-    /// The order of the names has to be that of the numbers.
+    /// Checks that the name is two digits and words, so that the order of the names is the order of the numbers.
     fn check(&self) -> Result<()> {
         let is_number = |text: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
         let is_name =
@@ -35,16 +35,16 @@ impl Topic {
     }
 }
 
-/// Writes the edits of our packages in `folder` into the patch of a topic, and into `files/` where the packages have no such
-/// file. Returns the files that were edited.
+/// Writes the edits of our packages in `folder` into the patch of a topic, or into `files/` for files that the packages do not
+/// have. Returns the edited files.
 ///
-/// All patches together then give the edited sources, and the other patches are as before: the edits are taken back through the
-/// patches that are applied later, to find what the patch of the topic has to give.
+/// All patches together then give the edited sources, and the other patches are unchanged. To find the text that the topic's patch
+/// has to give, the edits are traced back through the reverses of the later patches.
 ///
 /// # Errors
 ///
-/// Nothing was made in the folder, a file of a package is deleted, a file and its patches have both changed, or a later patch
-/// changes the same lines. Nothing is written then.
+/// The folder has no sources that were made, a file of a package is deleted, a file and its patches have both changed, or a later
+/// patch changes the same lines. Nothing is written then.
 pub fn write_changes(upstream: &'static Upstream, cargo: Command, folder: &Path, topic: &Topic) -> Result<Vec<String>> {
     topic.check()?;
     let _lock = folder::lock(folder)?;
@@ -78,7 +78,7 @@ pub fn write_changes(upstream: &'static Upstream, cargo: Command, folder: &Path,
     let edits: Edits = edited.iter().map(|path| (path.clone(), now.get(path).cloned())).collect();
     changes.amend(topic, &original, made, &edits)?;
     write_files(folder, &changes, &edited, topic)?;
-    // The changes of others, which are not in the folder, stay outstanding: the stamp's changes are the old ones.
+    // Changes that are not in the folder yet must still be applied later: the stamp keeps the old changes.
     for (package, mut stamp) in stamps {
         for path in edited.iter().filter(|path| package.has(path)) {
             match now.get(path) {
@@ -91,7 +91,7 @@ pub fn write_changes(upstream: &'static Upstream, cargo: Command, folder: &Path,
     Ok(edited.into_iter().collect())
 }
 
-/// Writes the patch of the topic and the edited files of ours, or removes what changes nothing any more.
+/// Writes the topic's patch and the edited files of ours, or removes those that change nothing any more.
 fn write_files(folder: &Path, changes: &Changes, edited: &BTreeSet<String>, topic: &Topic) -> Result<()> {
     let patch = changes.patches.iter().find(|patch| patch.topic == topic.name);
     let path = folder.join(patch_path(&topic.name));

@@ -1,20 +1,20 @@
-//! What can fail when packages are made, each as one line that names the cure.
+//! The errors when packages are made, each as one line that names the cure.
 
 use crate::package::Upstream;
 use diffy::patch_set::PatchSetParseError;
 use std::path::{Path, PathBuf};
 use std::{io, result};
 
-/// Result of this crate.
+/// The result of an operation of this crate.
 pub type Result<T> = result::Result<T, Error>;
 
-/// Why packages could not be made, or their changes could not be written.
+/// The reason why packages could not be made, or their changes could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or folder cannot be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried, such as `read`.
+        /// The operation, such as `read`.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -31,7 +31,7 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
-    /// The network is needed, and there is none.
+    /// The network is needed, but cannot be reached.
     #[error(
         "crates.io cannot be reached, and {upstream} or a crate that it needs is not in cargo's cache; connect \
          once, then try again ({messages})"
@@ -42,7 +42,7 @@ pub enum Error {
         /// Cargo's errors.
         messages: String,
     },
-    /// Cargo has another reason.
+    /// Cargo has failed for another reason than the network.
     #[error("cargo cannot fetch {upstream}: {messages}")]
     Cargo {
         /// The project.
@@ -50,7 +50,7 @@ pub enum Error {
         /// Cargo's errors.
         messages: String,
     },
-    /// Cargo's answer lacks a package.
+    /// The answer of `cargo metadata` lacks a package.
     #[error("`cargo metadata` does not say where {upstream} is; use the cargo of Rust 1.95 or newer")]
     NoAnswer {
         /// The project.
@@ -63,7 +63,7 @@ pub enum Error {
         upstream: &'static Upstream,
         /// The name of the patch.
         topic: String,
-        /// What is wrong with the patch.
+        /// The parser's error.
         source: PatchSetParseError,
     },
     /// A patch does not fit a file.
@@ -78,7 +78,7 @@ pub enum Error {
         topic: String,
         /// The file.
         path: String,
-        /// Names the hunk by its number, from 1.
+        /// The failed hunk, by its number, from 1.
         source: diffy::ApplyError,
     },
     /// A patch changes a file that does not exist.
@@ -91,7 +91,7 @@ pub enum Error {
         /// The missing file.
         path: String,
     },
-    /// A whole file takes the place of the project's.
+    /// One of our own files has the path of a file of the project.
     #[error("{}/files/{path}: {upstream} has this file already; change it with a patch", upstream.folder)]
     Exists {
         /// The project.
@@ -99,7 +99,7 @@ pub enum Error {
         /// The file.
         path: String,
     },
-    /// A file of ours is in no package.
+    /// One of our own files belongs to no package.
     #[error(
         "{}/files/{path} is in the sources of no package that is changed; move it below files/{}",
         upstream.folder, upstream.packages[0].sources()
@@ -110,13 +110,13 @@ pub enum Error {
         /// The file.
         path: String,
     },
-    /// The folder has a file of somebody else's.
+    /// The folder has a file that this crate has not written.
     #[error("{} is not written by Ferrotune; name another folder, or delete it", path.display())]
     Foreign {
         /// The file or folder.
         path: PathBuf,
     },
-    /// A developer's edit is in no patch.
+    /// A file has an edit that is in no patch, and the changes are different now.
     #[error(
         "{} is edited, and our changes of {upstream} are others now; write the edit into a patch with \
          `cargo xtask {} --diff TOPIC`, or delete the file to drop it", folder.join(path).display(), upstream.folder
@@ -126,7 +126,7 @@ pub enum Error {
         upstream: &'static Upstream,
         /// The folder of our packages.
         folder: PathBuf,
-        /// The edited file in it.
+        /// The edited file in the folder.
         path: String,
     },
     /// A file and its patches have both changed.
@@ -148,7 +148,7 @@ pub enum Error {
         /// The file.
         path: String,
     },
-    /// Nothing is made yet, so nothing is edited.
+    /// The folder has no sources that were made, so it has no edits.
     #[error("{} has no sources that Ferrotune has made; run `cargo xtask {}`", folder.display(), upstream.folder)]
     NotMade {
         /// The project.
@@ -156,7 +156,7 @@ pub enum Error {
         /// The folder of our packages.
         folder: PathBuf,
     },
-    /// The name of a patch has no number.
+    /// The name of a patch does not begin with a number.
     #[error(
         "{topic} is no name of a patch; begin it with a number, such as 06-sums-of-rows, since patches are applied in the order of their names"
     )]
@@ -164,7 +164,7 @@ pub enum Error {
         /// The name.
         topic: String,
     },
-    /// A new patch says nothing about itself.
+    /// A new patch has no title.
     #[error(
         "there is no {0}/patches/{topic}.patch; for a new one, say what is wrong and what the patch does: \
          `cargo xtask {0} --diff {topic} --title \"…\"`", upstream.folder
@@ -185,14 +185,14 @@ pub enum Error {
         upstream: &'static Upstream,
         /// The edited file.
         path: String,
-        /// The patch that was named.
+        /// The patch that the edit should go into.
         topic: String,
-        /// The last patch of the file.
+        /// The last patch that changes the file.
         later: String,
     },
 }
 
-/// Makes an error of the system one that names the file.
+/// Makes an error that names the file from an error of the system.
 pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |source| Error::Io { action, path: path.to_owned(), source }
 }

@@ -1,4 +1,4 @@
-//! The folder with our packages of a project. The `src` of each is whole or absent, and an edit in it is never overwritten.
+//! The folder with our packages of a project. The `src` of each package is whole or absent, and its edits are never overwritten.
 
 use crate::changes::Changes;
 use crate::error::{Error, Result, io};
@@ -14,7 +14,7 @@ use std::process::Command;
 /// Makes our packages in `folder`, each in the folder of its name, unless they are there already.
 ///
 /// `cargo` is a call of cargo without arguments, whose working folder decides which configuration of cargo applies.
-/// `progress` gets a line before cargo is asked, which may download.
+/// `progress` is called with a line of text before cargo is called, which may download.
 ///
 /// # Errors
 ///
@@ -49,7 +49,7 @@ pub fn make(cargo: Command, folder: &Path, changes: &Changes, progress: &mut dyn
     Ok(())
 }
 
-/// The files in a project's folder with edits that are in no patch; none if nothing was made there.
+/// The files in a project's folder with edits that are in no patch; none if no sources were made there.
 ///
 /// # Errors
 ///
@@ -64,7 +64,7 @@ pub fn edited(upstream: &Upstream, folder: &Path) -> Result<Vec<String>> {
     Ok(edited)
 }
 
-/// The sources of our packages, as they are now.
+/// The sources of our packages in the folder, with their edits.
 pub(crate) fn read(upstream: &Upstream, folder: &Path) -> Result<Sources> {
     let mut all = Sources::new();
     for package in upstream.packages {
@@ -73,14 +73,14 @@ pub(crate) fn read(upstream: &Upstream, folder: &Path) -> Result<Sources> {
     Ok(all)
 }
 
-/// Keeps other processes out of the folder until the file is closed.
+/// Locks the folder against other processes until the returned file is closed.
 pub(crate) fn lock(folder: &Path) -> Result<File> {
     let file = File::open(folder).map_err(io("open", folder))?;
     file.lock().map_err(io("lock", folder))?;
     Ok(file)
 }
 
-/// Refuses to replace the sources of a package if somebody's work would be lost.
+/// Returns an error if new sources of a package would overwrite an edit.
 fn refuse_loss(
     upstream: &'static Upstream,
     package: &Package,
@@ -92,14 +92,14 @@ fn refuse_loss(
         let path = folder.join(package.sources());
         return if path.exists() { Err(Error::Foreign { path }) } else { Ok(()) };
     };
-    // What is gone, as after a cleaner of caches, is made again.
+    // A missing file, as after a clean-up of caches, is made again.
     match stamp.edited(&package.part(before)).into_iter().find(|path| before.contains_key(path)) {
         Some(path) => Err(Error::Edited { upstream, folder: folder.to_owned(), path }),
         None => Ok(()),
     }
 }
 
-/// Writes a file beside the sources. A file with another text must be `ours`.
+/// Writes a file next to `src`. An existing file with another text must be `ours`.
 fn replace(path: &Path, text: &str, ours: bool) -> Result<()> {
     if path.exists() {
         if sources::text(path)? == text {
@@ -112,7 +112,7 @@ fn replace(path: &Path, text: &str, ours: bool) -> Result<()> {
     fs::write(path, text).map_err(io("write", path))
 }
 
-/// Writes the sources of a package beside the old ones, and then takes their place.
+/// Writes the sources of a package next to the old ones, and then replaces the old ones by them.
 fn replace_sources(
     package: &Package,
     folder: &Path,
@@ -124,7 +124,7 @@ fn replace_sources(
     let [new, old] = ["src.new", "src.old"].map(|name| target.with_file_name(name));
     for rest in [&new, &old] {
         if rest.exists() {
-            fs::remove_dir_all(rest).map_err(io("remove", rest))?; // of a process that was killed: this one holds the lock
+            fs::remove_dir_all(rest).map_err(io("remove", rest))?; // of a process that was killed: this process holds the lock
         }
     }
     for (path, text) in after {
@@ -149,7 +149,7 @@ fn replace_sources(
     Ok(())
 }
 
-/// A file that stays the same keeps its time, so that cargo does not compile everything again.
+/// Copies the time of a file whose text stays the same, so that cargo does not compile everything again.
 fn keep_time(from: &Path, to: &Path) -> Result<()> {
     let time = fs::metadata(from).and_then(|metadata| metadata.modified()).map_err(io("read", from))?;
     File::options().write(true).open(to).and_then(|file| file.set_modified(time)).map_err(io("write", to))

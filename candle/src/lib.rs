@@ -1,4 +1,4 @@
-//! Makes our candle and our evcxr: crates.io's own packages, of one version each, with our changes.
+//! Makes our candle and our evcxr: the packages of crates.io, in one version each, with our changes.
 //!
 //! The changes are patches, one for each topic (`patches/`), and files that the packages do not have (`files/`). Cargo downloads
 //! the packages and checks their checksums. This crate contains no code of candle and evcxr, and links none.

@@ -1,4 +1,4 @@
-//! crates.io's own packages, which cargo finds or downloads.
+//! The packages of crates.io, which cargo finds in its cache or downloads.
 
 use crate::error::{Error, Result, io};
 use crate::package::{Package, Upstream};
@@ -8,11 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The lock file of the workspace. With it cargo chooses the same versions of the packages' dependencies here, and needs no
-/// network if they are in its cache. A link leads to it, because a packed crate has no workspace.
+/// The lock file of the workspace. With it, cargo chooses the same versions of the packages' dependencies here, and needs no
+/// network if they are in its cache. The file's path is a link, because a packed crate has no workspace.
 const LOCK: &str = include_str!("../workspace.lock");
 
-/// A package without code.
+/// The manifest of a package without code.
 const MANIFEST: &str =
     "[workspace]\n[package]\nname = \"fetch\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[lib]\npath = \"lib.rs\"\n";
 
@@ -20,12 +20,12 @@ const MANIFEST: &str =
 pub(crate) struct Original {
     /// Everything in `src` of each package.
     pub(crate) sources: Sources,
-    /// What is beside `src`.
+    /// The kept files outside `src`.
     pub(crate) documents: Sources,
 }
 
 impl Original {
-    /// Asks a call of cargo, to which this adds arguments, for the packages.
+    /// Reads the packages from the folders that cargo finds. `cargo` is a call of cargo without arguments.
     pub(crate) fn fetch(upstream: &'static Upstream, cargo: Command) -> Result<Self> {
         let mut original = Self { sources: Sources::new(), documents: Sources::new() };
         for (package, folder) in upstream.packages.iter().zip(locate(upstream, cargo)?) {
@@ -39,8 +39,8 @@ impl Original {
     }
 }
 
-/// The folders of crates.io's packages in cargo's cache, in the order of [`Upstream::packages`]. Cargo first downloads what a
-/// build on this machine needs of the packages and their dependencies.
+/// The folders of crates.io's packages in cargo's cache, in the order of [`Upstream::packages`]. Cargo first downloads the packages
+/// and those of their dependencies that a build on this machine needs.
 ///
 /// `cargo` is a call of cargo without arguments.
 ///
@@ -66,7 +66,7 @@ pub fn locate(upstream: &'static Upstream, mut cargo: Command) -> Result<Vec<Pat
     upstream.packages.iter().map(|package| folder(package).ok_or(Error::NoAnswer { upstream })).collect()
 }
 
-/// The manifest of a package that has nothing but these dependencies.
+/// The manifest of a package that has only these dependencies.
 fn dependent(upstream: &Upstream) -> String {
     let Upstream { version, packages, .. } = upstream;
     let dependencies = packages
@@ -75,7 +75,7 @@ fn dependent(upstream: &Upstream) -> String {
     format!("{MANIFEST}[dependencies]\n{}", dependencies.collect::<String>())
 }
 
-/// The lock file, with the packages from crates.io. In the workspace our own take their places.
+/// The lock file with the packages of crates.io, in whose place the workspace has our own.
 fn lock(upstream: &Upstream) -> String {
     let Upstream { version, our_version, packages, .. } = upstream;
     packages.iter().fold(LOCK.to_owned(), |lock, Package { name, our_name, checksum, .. }| {
@@ -103,7 +103,7 @@ fn answer(upstream: &'static Upstream, mut cargo: Command) -> Result<Vec<u8>> {
     })
 }
 
-/// Cargo's error and its causes, without its progress.
+/// Cargo's error and its causes in one line, without cargo's progress messages.
 fn in_one_line(text: &str) -> String {
     let lines = text.lines().skip_while(|line| !line.starts_with("error")).map(str::trim);
     let lines = lines.filter(|line| !line.is_empty() && *line != "Caused by:");

@@ -1,9 +1,9 @@
-//! The packages of crates.io that are changed here, and the versions that the changes are for.
+//! The packages of crates.io that this crate changes, with their versions.
 
 use crate::sources::Sources;
 use std::fmt::{self, Display, Formatter};
 
-/// candle, which cells are linked with.
+/// The project candle, which cells are linked with.
 pub const CANDLE: Upstream = Upstream {
     folder: "candle",
     version: "0.11.1",
@@ -24,7 +24,7 @@ pub const CANDLE: Upstream = Upstream {
     ],
 };
 
-/// evcxr, with which the kernel runs cells.
+/// The project evcxr, with which the kernel runs cells.
 pub const EVCXR: Upstream = Upstream {
     folder: "evcxr",
     version: "0.22.0",
@@ -37,12 +37,12 @@ pub const EVCXR: Upstream = Upstream {
     }],
 };
 
-/// One version of a project, which has its packages in one git repository.
+/// One version of a project, whose packages are in one git repository.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Upstream {
-    /// Our repository's folder with our changes and our packages, and the task of `cargo xtask` that makes them.
+    /// The name of our repository's folder with our changes and packages, and of the task of `cargo xtask` that makes them.
     pub folder: &'static str,
-    /// The version of its packages on crates.io.
+    /// The version of the project's packages on crates.io.
     pub version: &'static str,
     /// The version of our packages.
     pub(crate) our_version: &'static str,
@@ -53,13 +53,13 @@ pub struct Upstream {
 /// A package of a project.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Package {
-    /// The name on crates.io, which is that of its folder in the project's git repository and here, too.
+    /// The name of the package on crates.io, and of its folder in the project's git repository and here.
     pub name: &'static str,
-    /// The name of our package. candle's keep their own, because other packages depend on them.
+    /// The name of our package. The packages of candle keep their names, because other packages depend on them.
     pub(crate) our_name: &'static str,
-    /// The checksum on crates.io.
+    /// The checksum of the package on crates.io.
     pub(crate) checksum: &'static str,
-    /// What is beside `src` in the package and kept.
+    /// The kept files of the package outside `src`.
     pub(crate) documents: &'static [&'static str],
 }
 
@@ -74,17 +74,17 @@ impl Package {
         format!("{}/Cargo.toml", self.name)
     }
 
-    /// The path in the package of a file below [`Upstream::folder`]. None if it is not the package's.
+    /// The path in the package of a file below [`Upstream::folder`]; none if the file does not belong to the package.
     pub(crate) fn inside<'a>(&self, path: &'a str) -> Option<&'a str> {
         path.strip_prefix(self.name)?.strip_prefix('/')
     }
 
-    /// Whether a file below [`Upstream::folder`] is the package's.
+    /// Whether a file below [`Upstream::folder`] belongs to the package.
     pub(crate) fn has(&self, path: &str) -> bool {
         self.inside(path).is_some()
     }
 
-    /// The package's part of a project's sources.
+    /// The package's files among a project's sources.
     pub(crate) fn part(&self, sources: &Sources) -> Sources {
         sources.iter().filter(|(path, _)| self.has(path)).map(|(path, text)| (path.clone(), text.clone())).collect()
     }

@@ -1,6 +1,6 @@
-//! One topic of our changes: a text that says what is wrong and what the patch does, and unified diffs of one or more files.
+//! A patch for one topic of our changes: a text with the problem and the solution, and unified diffs of one or more files.
 //!
-//! The paths are those in the project's own git repository, so that `git apply` takes the patch there, too.
+//! The paths are those in the project's own git repository, so that `git apply` accepts the patch there, too.
 
 use crate::error::{Error, Result};
 use crate::package::Upstream;
@@ -12,15 +12,15 @@ use diffy::{DiffOptions, Line};
 #[derive(Clone, Debug)]
 pub struct Patch {
     upstream: &'static Upstream,
-    /// A number, by which the patches are in order, and a name, such as `06-sums-of-rows`.
+    /// The patch's name: a number that determines the order of the patches, and words, such as `06-sums-of-rows`.
     pub topic: String,
-    /// What is above the diffs.
+    /// The text above the diffs.
     text: String,
     diffs: String,
 }
 
 impl Patch {
-    /// The patch in a file.
+    /// Parses the content of a patch's file.
     pub(crate) fn of(upstream: &'static Upstream, topic: &str, content: &str) -> Self {
         let begin =
             if content.starts_with("--- ") { Some(0) } else { content.find("\n--- ").map(|newline| newline + 1) };
@@ -28,28 +28,28 @@ impl Patch {
         Self { upstream, topic: topic.to_owned(), text: text.to_owned(), diffs: diffs.to_owned() }
     }
 
-    /// The content of its file.
+    /// The content of the patch's file.
     pub(crate) fn content(&self) -> String {
         format!("{}{}", self.text, self.diffs)
     }
 
-    /// A hash of what it changes. Its text changes nothing.
+    /// A hash of the diffs, without the text, which changes nothing.
     pub(crate) fn hash(&self) -> String {
         sources::hash(&self.diffs)
     }
 
-    /// The first line of the text: what is wrong, and what the patch does. Empty if there is none.
+    /// The first line of the text, with the problem and the solution; empty if there is none.
     pub fn title(&self) -> &str {
         self.text.lines().next().unwrap_or_default().trim()
     }
 
-    /// Replaces the title.
+    /// Replaces the title of the patch.
     pub(crate) fn set_title(&mut self, title: &str) {
         let rest = self.text.split_once('\n').map_or("\n", |(_, rest)| rest);
         self.text = format!("{title}\n{rest}");
     }
 
-    /// The text, and the files that it changes with the numbers of lines that are added and removed.
+    /// The text, and the changed files with the numbers of lines that are added and removed.
     pub(crate) fn describe(&self) -> Result<String> {
         let mut lines = vec![format!("{}: {}", self.topic, self.title())];
         let rest = self.text.lines().skip(1).filter(|line| !line.trim().is_empty());
@@ -65,12 +65,12 @@ impl Patch {
         Ok(lines.join("\n") + "\n")
     }
 
-    /// Whether it changes a file.
+    /// Whether the patch changes a file.
     pub(crate) fn changes(&self, path: &str) -> bool {
         self.diffs.contains(&format!("\n+++ b/{path}\n"))
     }
 
-    /// Changes the project's sources.
+    /// Applies the patch to the project's sources.
     pub(crate) fn apply(&self, sources: &mut Sources) -> Result<()> {
         for (path, diff) in self.files()? {
             let Some(text) = sources.get_mut(&path) else {
@@ -81,7 +81,7 @@ impl Patch {
         Ok(())
     }
 
-    /// Takes the change of these texts back.
+    /// Reverts the patch in these texts.
     pub(crate) fn revert(&self, texts: &mut Sources) -> Result<()> {
         for (path, diff) in self.files()?.iter().rev() {
             if let Some(text) = texts.get_mut(path) {
@@ -91,18 +91,18 @@ impl Patch {
         Ok(())
     }
 
-    /// Replaces the change: it leads from the texts `before` to those `after`.
+    /// Replaces the diffs by those from the texts `before` to the texts `after`.
     pub(crate) fn set_diffs(&mut self, before: &Sources, after: &Sources) {
         let changed = after.iter().filter_map(|(path, after)| Some((path, before.get(path)?, after)));
         self.diffs = changed.map(|(path, before, after)| unified(path, before, after)).collect();
     }
 
-    /// Whether it changes nothing.
+    /// Whether the patch changes nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.diffs.is_empty()
     }
 
-    /// The changed files, by their paths, and the diff of each one.
+    /// The changed files by path, with the diff of each.
     fn files(&self) -> Result<Vec<(String, diffy::Patch<'_, str>)>> {
         let malformed = |source| Error::Malformed { upstream: self.upstream, topic: self.topic.clone(), source };
         let files = PatchSet::parse(&self.diffs, ParseOptions::unidiff()).map(|file| {
@@ -125,7 +125,7 @@ impl Patch {
     }
 }
 
-/// A unified diff with three lines of context; nothing for texts that are the same.
+/// A unified diff with three lines of context; empty for texts that are the same.
 fn unified(path: &str, before: &str, after: &str) -> String {
     if before == after {
         return String::new();

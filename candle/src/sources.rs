@@ -1,4 +1,4 @@
-//! Texts by their path in a folder, with slashes: a package's sources, or our changes.
+//! Texts by their path in a folder, with slashes: the sources of a package, or our changes.
 
 use crate::error::{Result, io};
 use sha2::{Digest, Sha256};
@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Text of each file.
+/// The text of each file, by path.
 pub(crate) type Sources = BTreeMap<String, String>;
 
-/// Reads all files under `root/name`; keys begin with `name`. An absent folder has no files. Files whose name begins with a
-/// dot are not sources.
+/// Reads all files under `root/name`, by paths that begin with `name`. An absent folder has no files. Files whose name begins with a
+/// dot are left out.
 pub(crate) fn read(root: &Path, name: &str) -> Result<Sources> {
     let mut sources = Sources::new();
     if root.join(name).exists() {
@@ -34,7 +34,7 @@ fn collect(root: &Path, name: &str, sources: &mut Sources) -> Result<()> {
     Ok(())
 }
 
-/// Reads one file.
+/// Reads the text of one file.
 pub(crate) fn text(path: &Path) -> Result<String> {
     fs::read_to_string(path).map_err(io("read", path))
 }

@@ -1,6 +1,6 @@
-//! `src/.made`, which says what our package was made of, and how each file was written.
+//! The stamp `src/.made`, which records the changes that our package was made with, and the hash of each file as it was written.
 //!
-//! Each line is a SHA-256 and a name, as `sha256sum` writes them. Names of sources begin with `src/`.
+//! Each line is a SHA-256 and a name, in the format of `sha256sum`. Names of sources begin with `src/`.
 
 use crate::error::{Result, io};
 use crate::package::Package;
@@ -9,15 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::{fs, io::ErrorKind};
 
-/// The stamp's name.
+/// The stamp's file name.
 const NAME: &str = ".made";
 
-/// Hashes by name.
+/// The hashes of the stamp, by name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    /// Of the changes.
+    /// The hashes of the changes.
     pub(crate) changes: BTreeMap<String, String>,
-    /// Of each file in the package's `src`, as it was written.
+    /// The hashes of the files in the package's `src`, as they were written.
     pub(crate) sources: BTreeMap<String, String>,
 }
 
@@ -51,12 +51,12 @@ impl Stamp {
         fs::write(&path, changes.chain(sources).map(line).collect::<String>()).map_err(io("write", &path))
     }
 
-    /// Whether the project's folder has each file, whatever is in it.
+    /// Whether the project's folder has each file of the stamp, with any content.
     pub(crate) fn is_there(&self, folder: &Path) -> bool {
         self.sources.keys().all(|path| folder.join(path).is_file())
     }
 
-    /// The files that are not as they were written: changed, added or deleted.
+    /// The files that differ from the stamp: changed, added or deleted files.
     pub(crate) fn edited(&self, sources: &Sources) -> BTreeSet<String> {
         let is_as_written =
             |path: &String| self.sources.get(path) == sources.get(path).map(|text| sources::hash(text)).as_ref();

@@ -10,12 +10,12 @@ use candle_nn::{AdamW, Dropout, Module as _, Optimizer, SGD, VarBuilder, VarMap,
 use std::error::Error;
 
 const EPOCHS: usize = 27;
-/// The parameters, each with its number of levels.
+/// The parameters, each with the number of its levels.
 const LEVELS: [(&str, usize); 5] = [("width", 4), ("rate", 7), ("dropout", 3), ("batch", 3), ("optimizer", 2)];
-/// A network that diverges is no better than this, and no worse.
+/// The loss of a network that diverges, and the upper limit of all losses.
 const WORST: f32 = 9.999;
 
-/// Images and digits for training and for validation.
+/// The images and digits for training and for validation.
 struct Data {
     train: (Tensor, Tensor),
     valid: (Tensor, Tensor),
@@ -39,7 +39,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The validation losses of a network with one hidden layer.
+/// The validation losses of a network with one hidden layer, one for each epoch.
 fn curve(data: &Data, [width, rate, dropout, batch, optimizer]: [usize; 5]) -> Result<Vec<f32>> {
     let variables = VarMap::new();
     let builder = VarBuilder::from_varmap(&variables, DType::F32, &Device::Cpu);
@@ -56,7 +56,7 @@ fn curve(data: &Data, [width, rate, dropout, batch, optimizer]: [usize; 5]) -> R
         let optimizer = AdamW::new_lr(variables.all_vars(), rate)?;
         train(data, batch, optimizer, forward)
     } else {
-        // What is good for AdamW is too small for plain gradients.
+        // A rate that is good for AdamW is too small for plain gradients.
         let optimizer = SGD::new(variables.all_vars(), 30.0 * rate)?;
         train(data, batch, optimizer, forward)
     }

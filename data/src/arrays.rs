@@ -1,4 +1,4 @@
-//! Files that are arrays, and the data sets that come as such files.
+//! Functions that read files of arrays, and data sets in such files.
 
 use crate::dataset::Dataset;
 use crate::images::path;
@@ -14,11 +14,10 @@ use std::io::Read as _;
 use std::path::Path;
 use std::str::FromStr as _;
 
-/// The array in a file of MNIST's format IDX, which is decompressed if it ends in `.gz`; where there is no such file, the
-/// one with `.gz` behind its name is read. Whole numbers become u8 or
-/// i64, and others f32 or f64.
+/// The array in a file of MNIST's format IDX, which is decompressed if its name ends in `.gz`. If there is no such file, the
+/// file with `.gz` after its name is read. Whole numbers become u8 or i64, and others f32 or f64.
 ///
-/// Fails if the file is not there, or damaged.
+/// Fails if the file does not exist or is damaged.
 ///
 /// Source: <https://yann.lecun.org/exdb/mnist/>.
 pub fn idx(file: impl AsRef<Path>) -> Result<Tensor> {
@@ -28,12 +27,12 @@ pub fn idx(file: impl AsRef<Path>) -> Result<Tensor> {
 /// The array in a file of NumPy's format NPY, which is decompressed if its name ends in `.gz` or `.zst`. `file` may be an
 /// address, such as `s3://bucket/x.npy`. Booleans become u8.
 ///
-/// A file on a disk of this machine that is not compressed is mapped: it is not read before its numbers are used, and the
-/// system may take their memory back. What is changed in the tensor is not changed in the file. The mapping stays until the
-/// process ends; do not shorten the file before, as `numpy.save` under the same name does. Of a mapped array in Fortran's
-/// order, the tensor is a transposed view.
+/// A file on a disk of this machine that is not compressed is mapped: it is read only when its numbers are used, and the
+/// system may take their memory back. A change of the tensor does not change the file. The mapping stays until the
+/// process ends; do not shorten the file before that, as `numpy.save` under the same name does. The tensor of a mapped array in
+/// Fortran's order is a transposed view.
 ///
-/// Fails if the file is not there, or damaged, or if candle does not have its type: complex and big-endian numbers, objects
+/// Fails if the file does not exist or is damaged, or if candle does not have its type: complex and big-endian numbers, objects
 /// and strings.
 ///
 /// ```no_run
@@ -61,13 +60,13 @@ pub fn npy(file: impl AsRef<Path>) -> Result<Tensor> {
     tensor.permute(turned).map_err(|error| unread(file, error))
 }
 
-/// The tensors in a file of safetensors, by their names, which is decompressed if its name ends in `.gz` or `.zst`. `file`
+/// The tensors in a file of safetensors, by their names. The file is decompressed if its name ends in `.gz` or `.zst`. `file`
 /// may be an address, such as `gs://bucket/weights.safetensors`. Booleans become u8.
 ///
 /// A file on a disk of this machine that is not compressed is mapped, as [`npy`] does, if its numbers are aligned, as they are
 /// in files of Python's `safetensors`, and if it has no booleans.
 ///
-/// Fails if the file is not there, or damaged, or if candle does not have the type of one of its tensors.
+/// Fails if the file does not exist or is damaged, or if candle does not have the type of one of its tensors.
 ///
 /// ```no_run
 /// use ferrotune_data::Dataset;
@@ -88,14 +87,14 @@ pub fn safetensors(file: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>> {
     names.into_iter().zip(&arrays).map(|(name, array)| Ok((name, tensor(array)?))).collect()
 }
 
-/// The tensors over a mapped file; none if not all of them can lie over it.
+/// The tensors over a mapped file; `None` if some of them cannot lie over it.
 fn mapped(file: &Path) -> Result<Option<BTreeMap<String, Tensor>>> {
     let shared = Shared::open(file).map_err(|error| unmapped(file, error))?;
     let mut tensors = BTreeMap::new();
     for name in shared.names() {
         match shared.tensor(&name) {
             Ok(tensor) => tensors.insert(name, tensor),
-            // The reader copies what is not aligned, and says which types there are.
+            // The reader copies tensors that are not aligned, and reports types that candle does not have.
             Err(ShareError::Tensor { .. } | ShareError::Dtype { .. }) => return Ok(None),
             Err(error) => return Err(unmapped(file, error)),
         };
@@ -109,7 +108,7 @@ fn is_mapped(file: &Path) -> bool {
     !is_compressed && !file.to_string_lossy().contains("://") && file.is_file()
 }
 
-/// The header of a file that has as many numbers as it says.
+/// The header of a file. Fails unless the file has exactly the numbers that the header declares.
 fn npy_header(file: &Path) -> std::result::Result<NpyHeader, String> {
     let mut bytes = Vec::new();
     let length = File::open(file).and_then(|file| {
@@ -123,7 +122,7 @@ fn npy_header(file: &Path) -> std::result::Result<NpyHeader, String> {
     Ok(header)
 }
 
-/// Why a file is not mapped, without what only concerns data that trials share.
+/// The error of a file that cannot be mapped, without the advice that concerns only data that trials share.
 fn unmapped(file: &Path, error: ShareError) -> DataError {
     match error {
         ShareError::Layout { source, .. } => {
@@ -139,11 +138,11 @@ fn unread(file: &Path, error: impl Display) -> DataError {
     DataError::Unread { reason: format!("cannot read {}: {error}", file.display()) }
 }
 
-/// MNIST, and what comes in the same files, such as Fashion-MNIST: the parts for training and for testing, as images of
+/// MNIST, or a data set in the same files, such as Fashion-MNIST: the parts for training and for testing, as images of
 /// f32 of shape (1, 28, 28) between 0 and 1, and digits of u32. `folder` has the four files `train-images-idx3-ubyte`,
 /// `train-labels-idx1-ubyte`, `t10k-…`, compressed (`.gz`) or not.
 ///
-/// Fails if a file is not there, or damaged.
+/// Fails if a file does not exist or is damaged.
 pub fn mnist(folder: impl AsRef<Path>) -> Result<[Dataset<(Tensor, Tensor)>; 2]> {
     let folder = folder.as_ref();
     let part = |name: &str| {
@@ -158,7 +157,7 @@ pub fn mnist(folder: impl AsRef<Path>) -> Result<[Dataset<(Tensor, Tensor)>; 2]>
 /// CIFAR-10: the parts for training and for testing, as images of f32 of shape (3, 32, 32) between 0 and 1, and classes
 /// of u32. `folder` has the files of its binary version, `data_batch_1.bin` to `data_batch_5.bin` and `test_batch.bin`.
 ///
-/// Fails if a file is not there, or damaged.
+/// Fails if a file does not exist or is damaged.
 ///
 /// Source: <https://www.cs.toronto.edu/~kriz/cifar.html>.
 pub fn cifar10(folder: impl AsRef<Path>) -> Result<[Dataset<(Tensor, Tensor)>; 2]> {
@@ -181,7 +180,7 @@ pub fn cifar10(folder: impl AsRef<Path>) -> Result<[Dataset<(Tensor, Tensor)>; 2
     Ok([part(&train)?, part(&["test_batch.bin"])?])
 }
 
-/// Bytes of pixels and of classes, as rows.
+/// A dataset of rows from the bytes of pixels and of classes.
 fn labelled(
     folder: &Path,
     images: candle_core::Result<Tensor>,
@@ -202,7 +201,7 @@ fn array(file: &Path, layout: Layout) -> Result<Tensor> {
     tensor(arrays.first().ok_or_else(|| incomplete(file))?)
 }
 
-/// What a reader finds in a file: the names of arrays, if the layout has them, and the arrays.
+/// The content of a file: the names of arrays, if the layout has them, and the arrays.
 fn arrays(file: &Path, layout: Layout) -> Result<(Vec<String>, Block)> {
     let (mut reader, contents) = Reader::start(Source::Array { file: path(file)?, layout })?;
     reader.ask(&Request::Block(0))?;

@@ -1,4 +1,4 @@
-//! Batches: several elements as one.
+//! Batches, which combine several elements.
 
 use crate::columns::Columns;
 use crate::stream::{BoxStream, Stream};
@@ -6,7 +6,7 @@ use crate::{DataError, Result};
 use candle_core::{Device, Tensor};
 use std::sync::Arc;
 
-/// Elements of which several are one batch.
+/// Elements that can be combined into batches.
 ///
 /// Tensors are stacked in a new first dimension, numbers become a tensor, strings a `Vec`, and tuples are batched member
 /// by member.
@@ -15,21 +15,21 @@ use std::sync::Arc;
     note = "tensors, numbers, strings, and tuples of them can; use Dataset::map to turn an element into tensors"
 )]
 pub trait Batch: Sized + Send + 'static {
-    /// Several elements.
+    /// The type of a batch.
     type Batched: Send + 'static;
 
-    /// One batch of at least one element.
+    /// Combines at least one element into a batch.
     ///
     /// Fails if candle cannot stack the tensors.
     fn batch(elements: Vec<Self>) -> candle_core::Result<Self::Batched>;
 
-    /// The same after tensors of different sizes have been filled up with zeros at their ends, to the greatest size in
-    /// each dimension. Elements without a size need none of that.
+    /// Combines elements into a batch after tensors of different sizes have been filled up with zeros at their ends, to the greatest
+    /// size in each dimension. Elements without a size are not filled up.
     fn padded_batch(elements: Vec<Self>) -> candle_core::Result<Self::Batched> {
         Self::batch(elements)
     }
 
-    /// The batch of rows of tensors. Only elements that are [`Columns`] are rows of tensors.
+    /// Makes a batch from the tensors that hold its rows. Only elements that are [`Columns`] have such batches.
     #[doc(hidden)]
     fn of_columns(_: Vec<Tensor>) -> Option<Self::Batched> {
         None
@@ -123,7 +123,7 @@ tuples! {
     (0 A a, 1 B b, 2 C c, 3 D d, 4 E e, 5 F f)
 }
 
-/// How many elements a batch has, and whether the last one may have fewer.
+/// The number of elements in a batch, and whether a smaller last batch is dropped.
 #[derive(Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) elements: usize,
@@ -131,15 +131,15 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// How many batches some elements are.
+    /// The number of batches that so many elements make.
     pub(crate) fn batches(self, elements: u64) -> u64 {
         let size = self.elements as u64;
         if self.drops_remainder { elements / size } else { elements.div_ceil(size) }
     }
 
-    /// The next elements of a stream, if they are a batch.
+    /// The next elements of a stream, if they make a batch.
     fn collect<X>(self, stream: &mut BoxStream<X>) -> Option<Result<Vec<X>>> {
-        // A size may be greater than the dataset.
+        // The size may be greater than the dataset, so the reserved memory has a limit.
         let mut elements = Vec::with_capacity(self.elements.min(4096));
         while elements.len() < self.elements {
             match stream.next() {
@@ -181,12 +181,12 @@ impl<X, B> Stream<B> for Batches<X, B> {
     }
 }
 
-/// The batch of elements of type `T`, of the tensors that their batch is made of.
+/// Makes a batch of elements of type `T` from the tensors that hold its rows.
 pub(crate) fn of_columns<T: Batch>(columns: Vec<Tensor>) -> T::Batched {
     T::of_columns(columns).expect("only tensors and tuples of them are rows, and both have a batch of columns")
 }
 
-/// The tensors of a batch, of those of its elements.
+/// Stacks the tensors of elements into the tensors of a batch.
 pub(crate) fn stacked(elements: &[Vec<Tensor>]) -> candle_core::Result<Vec<Tensor>> {
     let count = elements.first().map_or(0, Vec::len);
     let column = |number: usize| {

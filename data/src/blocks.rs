@@ -1,5 +1,5 @@
-//! Rows that are read from files block by block. A batch takes its rows at once, and a resumed pass reads no block that
-//! it leaves out, where the rows of blocks are known.
+//! Rows that are read from files block by block. A batch takes its rows in pieces, not one by one. A resumed pass skips whole
+//! blocks without reading them if the numbers of rows in the blocks are known.
 
 use crate::Result;
 use crate::batch::Size;
@@ -11,11 +11,11 @@ use candle_core::Tensor;
 use ferrotune_reader::{Block, Request, Source};
 use std::sync::Arc;
 
-/// The rows of a source.
+/// A source whose rows are read from files.
 pub(crate) struct Blocks(Arc<Files>);
 
 impl Blocks {
-    /// Fails if the source cannot be opened.
+    /// Opens the rows of a source. Fails if that is not possible.
     pub(crate) fn of(source: Source) -> Result<Arc<dyn ColumnSource>> {
         let (files, _) = Files::open(source)?;
         Ok(Arc::new(Blocks(Arc::new(files))))
@@ -40,19 +40,19 @@ impl ColumnSource for Blocks {
     }
 }
 
-/// The arrays of a source's blocks, one after another.
+/// The arrays of a source's blocks, in order.
 pub(crate) struct Arrays {
     readers: Readers,
-    /// How many readers there may be.
+    /// The largest number of readers.
     ahead: u64,
-    /// The number of blocks, where it is known.
+    /// The number of blocks, if it is known.
     len: Option<u64>,
-    /// The next block to ask for.
+    /// The number of the next block to request.
     next: u64,
 }
 
 impl Arrays {
-    /// Several readers where it is known how many blocks there are; otherwise one has to come after the other.
+    /// Uses several readers if the number of blocks is known. Otherwise it uses one, because blocks must be requested in turn.
     pub(crate) fn new(files: &Arc<Files>) -> Arrays {
         let len = files.rows.as_ref().map(|rows| rows.len() as u64);
         let ahead = len.map_or(1, |len| len.min(reader::cores() as u64).max(1));
@@ -73,7 +73,7 @@ impl Arrays {
         if block.is_none() && self.len.is_some() {
             return Err(self.readers.changed());
         }
-        // The reader works on its next block while the caller uses this one.
+        // The reader works on its next block while the caller uses this block.
         if block.is_some() && may_ask(self.next) {
             self.readers.ask(&Request::Block(self.next))?;
             self.next += 1;
@@ -82,15 +82,15 @@ impl Arrays {
     }
 }
 
-/// The rows of blocks, several at once.
+/// The rows of blocks, several rows at once.
 struct Rows {
     arrays: Arrays,
     files: Arc<Files>,
-    /// The number of the next block that comes.
+    /// The number of the next block that arrives.
     coming: usize,
     /// The present block, and its next row.
     block: Option<(Vec<Tensor>, usize)>,
-    /// Rows at the beginning of the next blocks that are left out.
+    /// The number of rows to skip at the beginning of the next blocks.
     left_out: u64,
 }
 
@@ -100,7 +100,7 @@ impl Rows {
         Rows { arrays: Arrays::new(&files), files, coming: 0, block: None, left_out: 0 }
     }
 
-    /// The next rows of one block, at most so many; `None` after the last one.
+    /// The next rows of one block, at most `at_most`; `None` after the last row.
     fn next(&mut self, at_most: usize) -> Result<Option<Vec<Tensor>>> {
         loop {
             if let Some((columns, row)) = &mut self.block {
@@ -126,7 +126,7 @@ impl Rows {
         }
     }
 
-    /// Leaves out rows; before anything is read, without reading the blocks that have no others.
+    /// Skips rows. Before the first read, it does not read blocks of which all rows are skipped.
     fn skip(&mut self, count: u64) -> Result<u64> {
         let Some(known) = self.files.rows.as_ref().filter(|_| self.arrays.readers.is_untouched()) else {
             let mut left = count;
@@ -136,7 +136,7 @@ impl Rows {
             }
             return Ok(count - left);
         };
-        // An earlier call may have left out rows of the block that comes next.
+        // An earlier call may have skipped rows of the next block.
         let mut left = u128::from(self.left_out) + u128::from(count);
         self.left_out = 0;
         for rows in &known[self.coming..] {
@@ -148,7 +148,7 @@ impl Rows {
             self.coming += 1;
             self.arrays.next += 1;
         }
-        Ok(count - left as u64) // rows that were left out before are fewer than those of their block
+        Ok(count - left as u64) // the rows that an earlier call skipped are fewer than those of their block
     }
 }
 
@@ -156,7 +156,7 @@ fn unread<X>(result: candle_core::Result<X>) -> Result<X> {
     result.map_err(|error| DataError::Unread { reason: error.to_string() })
 }
 
-/// Row after row.
+/// A stream of single rows.
 struct BlockRows(Rows);
 
 impl Stream<Vec<Tensor>> for BlockRows {
@@ -170,7 +170,7 @@ impl Stream<Vec<Tensor>> for BlockRows {
     }
 }
 
-/// Batches of rows.
+/// A stream of batches of rows.
 struct BlockBatches {
     rows: Rows,
     size: Size,
@@ -179,7 +179,7 @@ struct BlockBatches {
 }
 
 impl BlockBatches {
-    /// Pieces of blocks that are a batch together.
+    /// The pieces of blocks that make the next batch.
     fn pieces(&mut self) -> Result<Vec<Vec<Tensor>>> {
         let (mut pieces, mut rows) = (Vec::new(), 0);
         while rows < self.size.elements

@@ -1,13 +1,13 @@
-//! `cache`: the first whole pass keeps its elements in memory, and later passes take them from there.
+//! The verb `cache`: the first whole pass keeps its elements in memory, and later passes read them from there.
 
 use crate::Result;
 use crate::stream::{BoxStream, Listed, Open, Pass, Stream};
 use std::sync::{Arc, OnceLock};
 
-/// The elements, once a pass has come to its end.
+/// The kept elements, which are set at the end of a whole pass.
 pub(crate) type Kept<T> = Arc<OnceLock<Arc<[T]>>>;
 
-/// What makes streams of the elements of `open`, or of those that are kept.
+/// Opens streams of the kept elements, or streams of `open` that keep their elements.
 pub(crate) fn cached<T: Clone + Send + Sync + 'static>(open: Open<T>, kept: Kept<T>) -> Open<T> {
     Arc::new(move |pass: Pass| match kept.get() {
         Some(elements) => Ok(Box::new(Listed::new(Arc::clone(elements)))),
@@ -32,7 +32,7 @@ impl<T: Clone + Send + Sync> Stream<T> for Caching<T> {
             Some(Err(error)) => Some(Err(error)),
             None => {
                 if let Some(elements) = self.elements.take() {
-                    // Another pass at the same time has kept the same elements.
+                    // Another pass may have kept the same elements meanwhile.
                     self.kept.get_or_init(|| elements.into());
                 }
                 None

@@ -1,4 +1,4 @@
-//! `cache_in`: all elements in a file, which is made once and then mapped by every process that asks for it.
+//! The verb `cache_in`: all elements in a file, which is made once and then mapped by every process that needs it.
 
 use crate::columns::Columns;
 use crate::dataset::Dataset;
@@ -13,19 +13,19 @@ use std::io::{self, BufWriter, Seek as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// The elements that are made at once.
+/// The number of elements that are made at once.
 const ROWS: usize = 64;
 
 impl<T: Columns + Batch<Batched = T>> Dataset<T> {
     /// The same elements, from a file: as rows of tensors, which can be shuffled, split and captured by `%%tune` without
-    /// making an element again. The file has the layout of safetensors, with the tensors `0`, `1` and so on. If it is there
-    /// already, it is used as it is: delete it after a change of the verbs before it.
+    /// making an element again. The file has the layout of safetensors, with the tensors `0`, `1` and so on. An existing file
+    /// is used unchanged: delete it after a change of the verbs before this one.
     ///
-    /// Trials that ask for the same file at once wait for the one that makes it, and all map it: it is in memory once, and
-    /// the system may take that memory back. What is random before it happens once: shuffle after it.
+    /// If several trials need the same file at once, one of them makes it and the others wait. All of them map it: it is in memory
+    /// once, and the system may take that memory back. Randomness of earlier verbs happens only once: shuffle after this verb.
     ///
     /// Fails if an element fails, if elements differ in shape or dtype, or if the file cannot be written or is not of
-    /// this type. Of a dataset without an end it fills the disk.
+    /// this type. A dataset without an end fills the disk.
     ///
     /// ```
     /// # use candle_core::{Device, Tensor};
@@ -45,7 +45,7 @@ impl<T: Columns + Batch<Batched = T>> Dataset<T> {
         if !file.exists() {
             let path = with_ending(file, "partial");
             let partial = locked(&path).map_err(|error| unwritten(file, error))?;
-            // Another process may have made it meanwhile.
+            // Another process may have made the file meanwhile.
             let made = if file.exists() { Ok(()) } else { self.write(file, &partial) };
             if made.is_err() || file.exists() {
                 fs::remove_file(&path).map_err(|error| unwritten(file, error))?;
@@ -86,10 +86,10 @@ impl<T: Columns + Batch<Batched = T>> Dataset<T> {
     }
 }
 
-/// The file of this name, which no other process has locked. Who had it locked has renamed or removed it.
+/// The file of this name, locked by this process. A process that held the lock before has renamed or removed its file.
 fn locked(path: &Path) -> io::Result<File> {
     loop {
-        // It may have bytes of a process that has ended.
+        // The file may have bytes of a process that has ended.
         let file = File::options().write(true).create(true).truncate(false).open(path)?;
         flock(&file, FlockOperation::LockExclusive)?;
         let own = file.metadata()?;
@@ -116,7 +116,7 @@ fn unread(file: &Path, error: impl Display) -> DataError {
     DataError::Unread { reason }
 }
 
-/// A tensor whose rows are collected in a file without a name.
+/// A column: a tensor whose rows are collected in a file without a name.
 struct Column {
     dtype: DType,
     row: Vec<usize>,
@@ -125,8 +125,8 @@ struct Column {
 }
 
 impl Column {
-    /// Only this process can have a file of this name, which it removes at once, because it holds the lock. A process
-    /// that was killed may have left one.
+    /// Makes a column with a file that has no name. Because this process holds the lock, it is the only one with a file at `path`,
+    /// and it removes the name at once. A process that was killed may have left such a file.
     fn new(tensor: &Tensor, path: &Path) -> io::Result<Column> {
         let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
         fs::remove_file(path)?;
@@ -153,7 +153,7 @@ impl Column {
     }
 }
 
-/// Writes the columns one behind the other, those with the largest numbers first, so that each begins where its numbers may.
+/// Writes the columns one after another. Those with the largest numbers come first, so that the numbers of each column are aligned.
 fn assemble(columns: Vec<Column>, mut whole: &File) -> io::Result<()> {
     let mut columns: Vec<(usize, Column)> = columns.into_iter().enumerate().collect();
     columns.sort_by_key(|(_, column)| std::cmp::Reverse(column.dtype.size_in_bytes()));

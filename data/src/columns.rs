@@ -7,22 +7,22 @@ use crate::{DataError, Result};
 use candle_core::{Device, Tensor};
 use std::sync::Arc;
 
-/// Elements made of tensors: a tensor, or a tuple of two to six tensors.
+/// Elements that consist of tensors: a tensor, or a tuple of two to six tensors.
 ///
-/// In the tensors of a dataset, element `i` is row `i` of each.
+/// In the tensors of a dataset, element `i` consists of row `i` of each tensor.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a tensor nor a tuple of tensors",
     note = "Dataset::from_iter takes elements of any type"
 )]
 pub trait Columns: Sized + Send + 'static {
-    /// How many tensors there are.
+    /// The number of tensors in an element.
     #[doc(hidden)]
     const COLUMNS: usize;
 
-    /// The tensors, in the order of the tuple.
+    /// Returns the tensors, in the order of the tuple.
     fn into_columns(self) -> Vec<Tensor>;
 
-    /// The element of as many tensors as [`Columns::into_columns`] gives.
+    /// Makes an element from as many tensors as [`Columns::into_columns`] returns.
     #[doc(hidden)]
     fn of_columns(columns: Vec<Tensor>) -> Self;
 }
@@ -64,26 +64,26 @@ tuples! {
     (0 Tensor, 1 Tensor, 2 Tensor, 3 Tensor, 4 Tensor, 5 Tensor)
 }
 
-/// What makes an element of its tensors. All else that a dataset of rows does is the same for elements of all types, so that it is
-/// compiled here and not in each cell.
+/// A function that makes an element from its tensors. All other work on a dataset of rows is the same for all types of elements, so
+/// that it is compiled here and not in each cell.
 pub(crate) type OfColumns<T> = fn(Vec<Tensor>) -> T;
 
-/// Where the tensors of elements come from.
+/// A source of the tensors of elements.
 pub(crate) trait ColumnSource: Send + Sync {
-    /// The tensors of each element.
+    /// Opens a stream of the tensors of each element.
     fn open(&self, pass: Pass) -> Result<BoxStream<Vec<Tensor>>>;
 
-    /// The tensors of each batch.
+    /// Opens a stream of the tensors of each batch.
     fn batches(&self, size: Size, pass: Pass) -> Result<BoxStream<Vec<Tensor>>>;
 
-    /// How many elements there are, where that is known.
+    /// The number of elements, if it is known.
     fn len(&self) -> Option<u64>;
 
-    /// The source as rows that are known by their numbers, unless they are read one after another.
+    /// The source as numbered rows, unless its rows are read one after another.
     fn rows(&self) -> Option<&Rows>;
 }
 
-/// Elements, of the tensors that they are made of.
+/// A stream that makes elements from their tensors.
 pub(crate) struct FromColumns<T> {
     pub(crate) columns: BoxStream<Vec<Tensor>>,
     pub(crate) of_columns: OfColumns<T>,
@@ -99,7 +99,7 @@ impl<T> Stream<T> for FromColumns<T> {
     }
 }
 
-/// Tensors with equally many rows.
+/// Tensors with the same number of rows.
 #[derive(Clone)]
 pub(crate) struct Table {
     columns: Arc<[Tensor]>,
@@ -107,7 +107,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Fails if the tensors have no rows, or not equally many.
+    /// Checks the tensors. Fails if they have no dimensions, or different numbers of rows.
     pub(crate) fn new(columns: &[Tensor]) -> Result<Table> {
         let verb = "from_tensors";
         let mut rows = None;
@@ -121,7 +121,7 @@ impl Table {
                 return Err(DataError::argument(verb, reason));
             }
         }
-        // A row would keep the history of its operations.
+        // Without this, each row would keep the history of its tensor's operations.
         let columns = columns.iter().map(Tensor::detach).collect();
         Ok(Table { columns, rows: rows.unwrap_or_default() })
     }

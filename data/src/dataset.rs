@@ -1,4 +1,4 @@
-//! The dataset, and its verbs.
+//! Datasets, with their verbs.
 
 mod sources;
 mod transformations;
@@ -14,11 +14,11 @@ use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Elements to pass over as often as wanted, with the verbs of [tf.data](https://www.tensorflow.org/guide/data).
+/// A sequence of elements for any number of passes, with the verbs of [tf.data](https://www.tensorflow.org/guide/data).
 ///
-/// A verb makes a new dataset and computes nothing. Elements are made when they are asked for, and a mistake in a verb's
-/// arguments is the error of the first element. Every `for batch in &dataset` is a new pass, which is shuffled anew; the
-/// first one is pass 0. `for batch in dataset` is the last pass, after which the dataset is gone. An error ends the pass.
+/// A verb makes a new dataset and computes nothing. Elements are made when they are requested, and a mistake in a verb's
+/// arguments is the error of the first element. Every `for batch in &dataset` is a new pass with a new shuffle; the
+/// first pass has the number 0. `for batch in dataset` is the last pass, and consumes the dataset. An error ends the pass.
 ///
 /// ```
 /// use ferrotune_data::Dataset;
@@ -30,19 +30,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Dataset<T> {
     elements: Elements<T>,
     len: Option<u64>,
-    /// Whether a thread makes its elements before they are asked for.
+    /// Whether a thread makes its elements in advance.
     prefetches: bool,
-    /// Whether a few reads make its first elements: no function of the caller runs, and no buffer has to be filled.
+    /// Whether a few reads make its first elements, without a call of the user's functions and without filling a buffer.
     has_preview: bool,
     /// The number of the next pass.
     passes: AtomicU64,
 }
 
-/// Where elements come from.
+/// The origin of a dataset's elements.
 enum Elements<T> {
-    /// Elements of tensors: rows, images, or what is read from files.
+    /// Elements that consist of tensors: rows, images, or elements from files.
     Columns(Arc<dyn ColumnSource>, OfColumns<T>),
-    /// Anything else.
+    /// All other elements, as streams.
     Made(Open<T>),
 }
 
@@ -55,7 +55,7 @@ impl<T> Clone for Elements<T> {
     }
 }
 
-/// The same elements, whose passes are counted on their own from here.
+/// A dataset with the same elements, which counts its own passes from here on.
 impl<T> Clone for Dataset<T> {
     fn clone(&self) -> Dataset<T> {
         let passes = AtomicU64::new(self.passes.load(Ordering::Relaxed));
@@ -73,20 +73,20 @@ impl<T> Debug for Dataset<T> {
     }
 }
 
-/// A type as users write it, without the paths of its names.
+/// The name of a type as users write it, without the paths of its parts.
 fn short(type_name: &str) -> String {
     let pieces = type_name.split_inclusive(|letter: char| !(letter.is_alphanumeric() || "_:".contains(letter)));
     pieces.map(|piece| piece.rsplit("::").next().unwrap_or(piece)).collect()
 }
 
 impl<T: Send + 'static> Dataset<T> {
-    /// How many elements a pass has, where that is known without making them: not after [`Dataset::filter`],
-    /// [`Dataset::interleave`] and [`Dataset::repeat_forever`], nor of an iterator that does not know.
+    /// The number of elements in a pass, if it is known without making them: not after [`Dataset::filter`],
+    /// [`Dataset::interleave`] and [`Dataset::repeat_forever`], nor for an iterator that does not know its length.
     pub fn len(&self) -> Option<u64> {
         self.len
     }
 
-    /// Whether a pass has no elements, where that is known.
+    /// Whether a pass has no elements, if that is known.
     pub fn is_empty(&self) -> Option<bool> {
         self.len.map(|len| len == 0)
     }
@@ -98,7 +98,7 @@ impl<T: Send + 'static> Dataset<T> {
         self.epoch(self.passes.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The elements of the pass with this number: the same ones in the same order, however often it is asked for.
+    /// The elements of the pass with this number. Every call returns the same elements in the same order.
     #[track_caller]
     pub fn epoch(&self, number: u64) -> Iter<T> {
         Iter::new(self.clone(), number)
@@ -122,7 +122,7 @@ impl<T: Send + 'static> Dataset<T> {
         }
     }
 
-    /// What makes streams of all elements.
+    /// A function that opens streams of all elements.
     fn opener(&self) -> Open<T> {
         if let Elements::Made(open) = &self.elements {
             return Arc::clone(open);
@@ -147,7 +147,7 @@ impl<T: Send + 'static> Dataset<T> {
         self.prefetches
     }
 
-    /// The rows, unless elements are read or made.
+    /// The numbered rows, unless elements are read or made one after another.
     pub(crate) fn rows(&self) -> Option<&Rows> {
         match &self.elements {
             Elements::Columns(source, _) => source.rows(),
@@ -157,12 +157,12 @@ impl<T: Send + 'static> Dataset<T> {
 }
 
 impl<T: Columns> Dataset<T> {
-    /// The tensors of the first elements of pass 0, at most `count`, for a display. None where a function of the caller would
-    /// have to run, or a buffer to be filled: after [`Dataset::map`], [`Dataset::filter`], [`Dataset::interleave`] and
+    /// The tensors of the first elements of pass 0, at most `count`, for a display. `None` if that needs a call of a user's function
+    /// or a full buffer: after [`Dataset::map`], [`Dataset::filter`], [`Dataset::interleave`] and
     /// [`Dataset::from_iter`], and for elements that are not rows after [`Dataset::shuffle`], [`Dataset::skip`] and
-    /// [`Dataset::shard`]. Passes are counted as if it had not been called.
+    /// [`Dataset::shard`]. Does not count as a pass.
     ///
-    /// Fails as the pass itself does, such as where a file is gone.
+    /// Fails like the pass itself, for example if a file is missing.
     ///
     /// ```
     /// # use candle_core::{Device, Tensor};
@@ -198,7 +198,7 @@ impl<T: Send + 'static> IntoIterator for &Dataset<T> {
     }
 }
 
-/// The elements of the next pass, as of a reference.
+/// Returns the elements of the next pass, as the iterator of a reference does.
 impl<T: Send + 'static> IntoIterator for Dataset<T> {
     type Item = Result<T>;
     type IntoIter = Iter<T>;

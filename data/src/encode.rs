@@ -1,12 +1,12 @@
-//! Numbers as a model wants them: classes as vectors, and features of equal size.
+//! Encodings of data for a model: classes as vectors, and features on the same scale.
 
 use candle_core::{DType, Result, Tensor, bail};
 use ferrotune_trial::share_fields;
 
-/// Classes as vectors: 1 at the place of the class, and 0 elsewhere. Of `labels` of any shape and of an integer dtype,
-/// the result has one more dimension, of size `classes`, and is f32.
+/// One-hot vectors of classes: 1 at the place of the class, and 0 elsewhere. `labels` has any shape and an integer dtype.
+/// The result is f32 and has one more dimension, of size `classes`.
 ///
-/// Fails if a label is negative, or not below `classes`.
+/// Fails if a label is negative, or is not below `classes`.
 ///
 /// ```
 /// # use candle_core::{Device, Tensor};
@@ -29,9 +29,9 @@ pub fn one_hot(labels: &Tensor, classes: usize) -> Result<Tensor> {
     Tensor::from_vec(vectors, [labels.dims(), &[classes]].concat(), labels.device())
 }
 
-/// Standardisation, as scikit-learn's `StandardScaler` does it: every feature gets the mean 0 and the standard
-/// deviation 1 on the examples that it was fitted on, which are those for training alone. It can be captured by
-/// `%%tune`.
+/// The standardisation of scikit-learn's `StandardScaler`: on the examples of the fit, every feature gets the mean 0 and the
+/// standard deviation 1. Fit it only on the training examples. `%%tune` can capture
+/// it.
 ///
 /// ```
 /// use ferrotune_data::{StandardScaler, wine};
@@ -45,18 +45,18 @@ pub fn one_hot(labels: &Tensor, classes: usize) -> Result<Tensor> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct StandardScaler {
-    /// The mean of each feature, of the shape of one example.
+    /// The mean of each feature, with the shape of one example.
     pub mean: Tensor,
-    /// The standard deviation of each feature; 1 where it is 0.
+    /// The standard deviation of each feature, or 1 if the deviation is 0.
     pub std: Tensor,
 }
 
 share_fields!(StandardScaler { mean, std });
 
 impl StandardScaler {
-    /// Of examples in the first dimension. Their dtype is that of the results.
+    /// Fits a scaler to examples, which are in the first dimension. Results have the examples' dtype.
     ///
-    /// Fails if there are no examples, or if their dtype is no float.
+    /// Fails if there are no examples, or if their dtype is not a float.
     pub fn fit(examples: &Tensor) -> Result<StandardScaler> {
         if !examples.dtype().is_float() || examples.dims().first().is_none_or(|count| *count == 0) {
             let (dtype, dims) = (examples.dtype(), examples.dims());
@@ -69,12 +69,12 @@ impl StandardScaler {
         Ok(StandardScaler { mean: mean.to_dtype(examples.dtype())?, std: std.to_dtype(examples.dtype())? })
     }
 
-    /// Examples in the first dimension, or one of them, with standardised features.
+    /// Standardises the features of one example, or of examples in the first dimension.
     pub fn transform(&self, examples: &Tensor) -> Result<Tensor> {
         examples.broadcast_sub(&self.mean)?.broadcast_div(&self.std)
     }
 
-    /// What [`StandardScaler::transform`] was given.
+    /// Reverses [`StandardScaler::transform`].
     pub fn inverse_transform(&self, examples: &Tensor) -> Result<Tensor> {
         examples.broadcast_mul(&self.std)?.broadcast_add(&self.mean)
     }

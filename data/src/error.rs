@@ -1,23 +1,23 @@
-//! Why a dataset cannot be made, or an element of it.
+//! The errors of datasets and of their elements.
 
 use std::any::Any;
 use std::error::Error;
 
-/// Why a dataset cannot be made, or an element of it.
+/// The reason why a dataset, or an element of it, cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
-    /// An argument of a verb.
+    /// An argument of a verb is wrong.
     #[error("Dataset::{verb}: {reason}")]
     Argument {
-        /// The verb.
+        /// The verb's name.
         verb: &'static str,
-        /// What is wrong, and what to do.
+        /// The fault and its cure.
         reason: String,
     },
     /// A function that was given to a verb failed.
     #[error("element {index} of {verb}: {source}")]
     Element {
-        /// The verb.
+        /// The verb's name.
         verb: &'static str,
         /// The element's index in the verb's input, counted from 0 in each pass.
         index: u64,
@@ -27,7 +27,7 @@ pub enum DataError {
     /// A function that was given to a verb, or an iterator of elements, panicked.
     #[error("element {index} of {verb}: panicked: {message}")]
     Panic {
-        /// The verb.
+        /// The verb's name.
         verb: &'static str,
         /// The element's index in the verb's input, counted from 0 in each pass.
         index: u64,
@@ -42,18 +42,18 @@ pub enum DataError {
         /// candle's error.
         source: candle_core::Error,
     },
-    /// candle cannot take an element out of a tensor.
+    /// candle cannot take a row out of a tensor.
     #[error("row {index}: {source}")]
     Row {
-        /// The row.
+        /// The row's number.
         index: usize,
         /// candle's error.
         source: candle_core::Error,
     },
-    /// A file cannot be read, or a part of it.
+    /// A file, or a part of it, cannot be read.
     #[error("{reason}")]
     Unread {
-        /// What cannot be read, and why.
+        /// The text of the error: the unreadable file or part, and the reason.
         reason: String,
     },
     /// The process that reads files cannot be started.
@@ -67,14 +67,14 @@ pub enum DataError {
     /// A thread cannot be started.
     #[error("cannot start a thread of Dataset::{verb}: {source}")]
     Thread {
-        /// The verb.
+        /// The verb's name.
         verb: &'static str,
         /// The system's reason.
         source: std::io::Error,
     },
 }
 
-/// `?` passes on the error of a batch in a function that returns candle's result.
+/// Lets `?` convert the error of a batch in a function that returns candle's result.
 impl From<DataError> for candle_core::Error {
     fn from(error: DataError) -> candle_core::Error {
         candle_core::Error::wrap(error)

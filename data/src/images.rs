@@ -1,4 +1,4 @@
-//! Images in folders of their classes, which readers decode when they are asked for.
+//! Images in one folder for each class. Readers decode an image when it is requested.
 
 use crate::dataset::Dataset;
 use crate::reader::{self, Files, Reader, Readers, tensor};
@@ -12,33 +12,33 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The images that each reader decodes ahead.
+/// The number of images that each reader decodes ahead.
 const AHEAD: usize = 4;
 
-/// The images that each reader fetches ahead from a store or a web server, where each has to be waited for.
+/// The number of images that each reader fetches ahead from a store or a web server, where each fetch takes time.
 const AHEAD_OF_STORES: usize = 16;
 
-/// The images of a folder.
+/// The images of a folder, with their classes.
 pub struct ImageFolder {
     /// Images as f32 of shape (channels, height, width) between 0 and 1, and classes of u32, in the order of the paths.
     pub images: Dataset<(Tensor, Tensor)>,
-    /// The names of the classes: those of the folders, in their order.
+    /// The names of the classes, which are the names of the folders, sorted.
     pub classes: Vec<String>,
 }
 
-/// The images in a folder, or below an address such as `s3://bucket/flowers`, that has a folder for each class, as with
-/// Keras' `image_dataset_from_directory` and torchvision's `ImageFolder`. Folders within those belong to the class, too.
+/// Opens the images in a folder, or below an address such as `s3://bucket/flowers`, which has a folder for each class, like
+/// Keras' `image_dataset_from_directory` and torchvision's `ImageFolder`. Subfolders belong to the class, too.
 /// BMP, GIF (the first image), JPEG, PNG, PNM and WebP are read, and turned as their EXIF data say. Names that begin with a
-/// dot, and macOS' `__MACOSX`, are left out.
+/// dot, and macOS' `__MACOSX`, are skipped.
 ///
 /// `shape` is `[channels, height, width]`, with 3 channels for red, green and blue or 1 for grey. Images of another
 /// size are resized, bilinearly and with antialiasing, without keeping their proportions.
 ///
-/// As many processes as candle has threads decode images, in the order in which they are asked for, and some in
-/// advance. Shuffle and split before anything else: both work with the numbers of the images. A `%%tune` body may
-/// capture such a dataset; only paths travel.
+/// As many processes as candle has threads decode images, in the order of the requests, and some in
+/// advance. Shuffle and split before any other verb: both need only the numbers of the images. A `%%tune` body may
+/// capture such a dataset; only paths are sent to the trial.
 ///
-/// Fails if there is no such folder, or a folder in it has no images. An image that cannot be decoded is an error that
+/// Fails if there is no such folder, or if a folder in it has no images. An image that cannot be decoded is an error that
 /// names its file.
 ///
 /// ```no_run
@@ -59,13 +59,13 @@ pub fn image_folder(folder: impl AsRef<Path>, shape: [usize; 3]) -> Result<Image
     Ok(ImageFolder { images: Dataset::of_columns(Rows::of(Origin::Images(images))), classes: contents.classes })
 }
 
-/// A path as text, which all requests are.
+/// A path as text, because requests are text.
 pub(crate) fn path(path: &Path) -> Result<String> {
     let text = path.to_str().map(str::to_owned);
     text.ok_or_else(|| DataError::Unread { reason: format!("the path {} is not UTF-8", path.display()) })
 }
 
-/// Trials have other working folders.
+/// Makes paths absolute, because trials have other working folders.
 fn absolute(files: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
     let unread = |error| DataError::Unread { reason: format!("the working folder is not known: {error}") };
     let absolute = |file: PathBuf| if is_object(&file) { Ok(file) } else { std::path::absolute(file).map_err(unread) };
@@ -76,7 +76,7 @@ fn is_object(file: &Path) -> bool {
     file.to_str().is_some_and(is_remote)
 }
 
-/// What images are, for another process.
+/// The description of a dataset of images, for another process.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Description {
     source: Source,
@@ -84,7 +84,7 @@ pub(crate) struct Description {
     labels: Vec<u32>,
 }
 
-/// Files of images, with the class of each.
+/// Files of images, with the class of each file.
 #[derive(Clone)]
 pub(crate) struct Images {
     source: Source,
@@ -102,7 +102,7 @@ impl Images {
         self.files.len()
     }
 
-    /// Those with these numbers, or all.
+    /// Describes the images with these numbers, or all images.
     pub(crate) fn describe(&self, chosen: Option<&[usize]>) -> Description {
         let source = Source::clone(&self.source);
         match chosen {
@@ -115,7 +115,7 @@ impl Images {
         }
     }
 
-    /// The images with these numbers.
+    /// Opens a stream of the images with these numbers.
     pub(crate) fn open(&self, numbers: BoxStream<usize>) -> ImageStream {
         let cores = reader::cores();
         let files = Files { source: self.source.clone(), folder: None, rows: None };
@@ -130,9 +130,9 @@ pub(crate) struct ImageStream {
     images: Images,
     numbers: BoxStream<usize>,
     readers: Readers,
-    /// How many images may be asked for before they are needed.
+    /// The number of images that may be requested in advance.
     ahead: usize,
-    /// The numbers of the images that have been asked for.
+    /// The numbers of the images that have been requested and have not arrived.
     waiting: VecDeque<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! The iterator, and its position, which a checkpoint saves.
+//! The iterator of a dataset, with its position, which a checkpoint saves.
 
 use crate::stream::{BoxStream, Pass};
 use crate::{Dataset, Result};
@@ -9,20 +9,20 @@ use std::fmt::{self, Debug, Formatter};
 use std::mem;
 use std::process;
 
-/// A place in a dataset's passes: the pass, and the next element in it.
+/// A position in a dataset's passes: the pass, and the next element in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// The number of the pass.
     pub epoch: u64,
-    /// How many elements of the pass come before it.
+    /// The number of elements of the pass before the next element.
     pub element: u64,
 }
 
 ferrotune_trial::share_fields!(Position { epoch, element });
 
-/// The elements of a dataset, pass after pass: after the `None` that ends one pass, it goes on with the next one.
+/// The elements of a dataset, pass after pass: after the `None` that ends a pass, the iterator continues with the next pass.
 ///
-/// A checkpoint saves its position, and a trial that continues goes on with the element after the last one that it had:
+/// A checkpoint saves its position, and a trial that resumes continues with the element after the last one before the checkpoint:
 ///
 /// ```no_run
 /// # fn objective(trial: &ferrotune_trial::Trial, vars: candle_nn::VarMap, train: ferrotune_data::Dataset<candle_core::Tensor>)
@@ -40,22 +40,22 @@ ferrotune_trial::share_fields!(Position { epoch, element });
 /// # Ok(()) }
 /// ```
 ///
-/// Threads that make elements end when it is dropped. In a copy of the process, such as the one that a notebook goes on
-/// with after a crash, it starts new ones and continues at its position.
+/// Dropping the iterator ends the threads that make elements. In a copy of the process, such as the one with which a notebook
+/// continues after a crash, the iterator starts new threads and continues at its position.
 pub struct Iter<T> {
     dataset: Dataset<T>,
     position: Position,
     phase: Phase<T>,
-    /// The loop that asks for the elements.
+    /// The user's loop that requests the elements.
     source: Source,
 }
 
 enum Phase<T> {
     /// The stream of the pass is not open.
     Closed,
-    /// It is open, in the process with this id: threads of another process are not in this one.
+    /// The stream is open in the process with this id. Threads of another process do not exist in this one.
     Open { stream: BoxStream<T>, process: u32 },
-    /// An element failed, which ends the pass.
+    /// An element has failed, and the pass ends.
     Failed,
 }
 
@@ -66,12 +66,12 @@ impl<T: Send + 'static> Iter<T> {
         Iter { dataset, position: Position { epoch, element: 0 }, phase: Phase::Closed, source }
     }
 
-    /// Where the next element is.
+    /// The position of the next element.
     pub fn position(&self) -> Position {
         self.position
     }
 
-    /// Goes to another place, where the next element will be from.
+    /// Moves to another position; the next element is the one there.
     pub fn seek(&mut self, position: Position) {
         self.close();
         self.position = position;
@@ -98,7 +98,7 @@ impl<T> Iter<T> {
         if let Phase::Open { stream, process } = mem::replace(&mut self.phase, Phase::Closed)
             && process != process::id()
         {
-            // To drop it would wait for ever for threads that this process does not have.
+            // A drop would wait for ever for threads that do not exist in this process.
             mem::forget(stream);
         }
     }

@@ -1,8 +1,8 @@
-//! Input pipelines with the verbs of tf.data: a [`Dataset`] describes where elements come from and what happens to them,
+//! Input pipelines with the verbs of tf.data: a [`Dataset`] describes the source of elements and their transformations,
 //! and an [`Iter`] passes over them.
 //!
-//! The same seeds give the same elements in the same order, on any number of threads. Devices and models are not the
-//! business of this crate: elements are made on the CPU.
+//! The same seeds give the same elements in the same order, on any number of threads. This crate makes elements on the CPU,
+//! and knows neither devices nor models.
 //!
 //! ```
 //! use candle_core::{Device, Tensor};
@@ -55,5 +55,5 @@ pub use ready::{digits, iris, wine};
 pub use records::{json_lines, lines, tf_records};
 pub use table::{TableFiles, arrow, csv, parquet};
 
-/// The result of everything that makes elements.
+/// The result of all functions that make elements.
 pub type Result<T, E = DataError> = std::result::Result<T, E>;

@@ -1,4 +1,4 @@
-//! `map`, `filter` and `interleave`: what calls functions of the user, whose errors and panics become errors of the element.
+//! The verbs `map`, `filter` and `interleave`, which call the user's functions. Errors and panics become errors of the element.
 
 use crate::dataset::Dataset;
 use crate::stream::{BoxStream, Pass, Stream};
@@ -8,17 +8,17 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// The result of the user's functions: `?` accepts errors of candle and all others.
+/// The result of the user's functions: `?` converts errors of candle and all others.
 pub(crate) type Outcome<T> = ferrotune_trial::Result<T>;
 
-/// A function of the user.
+/// A user's function.
 pub(crate) type Function<T, U> = Arc<dyn Fn(T) -> Outcome<U> + Send + Sync>;
 
-/// How a verb calls functions of the user in one pass.
+/// The settings with which a verb calls user's functions in one pass.
 #[derive(Clone, Copy)]
 pub(crate) struct Calls {
     verb: &'static str,
-    /// The seed of the random tensors that functions make.
+    /// The seed of the random tensors that the functions make.
     seed: u64,
 }
 
@@ -27,9 +27,9 @@ impl Calls {
         Calls { verb, seed: pass.seed_of_functions() }
     }
 
-    /// Calls a function for the element with this index. What it draws depends on no other element, and on no thread.
+    /// Calls a function for the element with this index. Its random numbers depend on no other element, and on no thread.
     pub(crate) fn call<U>(self, index: u64, function: impl FnOnce() -> Outcome<U>) -> Result<U> {
-        // Each element has 2³² tensors of its own.
+        // Each element can draw 2³² tensors of its own.
         let draws = Draws { seed: self.seed, drawn: index << 32 };
         match catch_unwind(AssertUnwindSafe(|| with_draws(draws, function))) {
             Ok(outcome) => outcome.map_err(|error| {
@@ -41,7 +41,7 @@ impl Calls {
     }
 }
 
-/// The values of a function for a stream's elements, in the thread that asks for them.
+/// The values of a function for a stream's elements, computed in the thread that requests them.
 pub(crate) struct Mapped<T, U> {
     pub(crate) stream: BoxStream<T>,
     pub(crate) function: Function<T, U>,
@@ -69,7 +69,7 @@ impl<T, U> Stream<U> for Mapped<T, U> {
 
 pub(crate) type Predicate<T> = Arc<dyn Fn(&T) -> Outcome<bool> + Send + Sync>;
 
-/// The elements of a stream for which a function is true.
+/// The elements of a stream for which a function returns true.
 pub(crate) struct Filtered<T> {
     pub(crate) stream: BoxStream<T>,
     pub(crate) predicate: Predicate<T>,
@@ -95,7 +95,7 @@ impl<T> Stream<T> for Filtered<T> {
     }
 }
 
-/// The datasets that a function makes of a stream's elements: `block` elements of each in turn, from `cycle` at once.
+/// The elements of the datasets that a function makes from a stream's elements: `block` of each in turn, from `cycle` datasets at once.
 pub(crate) struct Interleaved<T, U> {
     pub(crate) stream: BoxStream<T>,
     pub(crate) function: Function<T, Dataset<U>>,
@@ -103,9 +103,9 @@ pub(crate) struct Interleaved<T, U> {
     pub(crate) block: u64,
     pub(crate) calls: Calls,
     pub(crate) pass: Pass,
-    /// The elements of `stream` that have been opened.
+    /// The number of elements of `stream` that have been opened.
     pub(crate) index: u64,
-    /// The open ones; the first is the present one, with how many elements its block still has.
+    /// The open datasets' streams, the present one first, each with the number of elements that its block still has.
     pub(crate) open: VecDeque<(BoxStream<U>, u64)>,
 }
 

@@ -1,7 +1,7 @@
-//! `map` on several threads: the values have the order of the elements.
+//! The verb `map` on several threads: the values have the order of the elements.
 //!
-//! The threads take elements from the input one at a time, under a lock, and call the function without it. They are never
-//! further ahead of the reader than twice their number. They start with the first element that is asked for, and end when
+//! The threads take elements from the input one at a time, under a lock, and call the function without the lock. Together they are
+//! at most twice their number of elements ahead of the reader. They start with the first request for an element, and end when
 //! the stream is dropped.
 
 use crate::map::{Calls, Function};
@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-/// The values of a function for a stream's elements.
+/// The values of a function for a stream's elements, computed by several threads.
 pub(crate) struct Parallel<T, U> {
     shared: Arc<Shared<T, U>>,
     threads: usize,
@@ -22,27 +22,27 @@ pub(crate) struct Parallel<T, U> {
 struct Shared<T, U> {
     function: Function<T, U>,
     calls: Calls,
-    /// How many elements may be taken and not read.
+    /// The largest number of elements that are taken and not yet read.
     most_ahead: u64,
     input: Mutex<Input<T>>,
     output: Mutex<Output<U>>,
-    /// A value is there, or the end is known.
+    /// The signal that a value is ready, or that the end is known.
     ready: Condvar,
-    /// The reader has taken a value, or wants no more.
+    /// The signal that the reader has taken a value, or has dropped the stream.
     room: Condvar,
 }
 
 struct Input<T> {
     stream: BoxStream<T>,
-    /// The elements that were taken.
+    /// The number of elements that were taken.
     taken: u64,
 }
 
 struct Output<U> {
     values: BTreeMap<u64, Result<U>>,
-    /// The values that were read.
+    /// The number of values that were read.
     read: u64,
-    /// No element from this one on is taken, because the input ends there or an earlier element failed.
+    /// The index at which the values end. No element from there on is taken: the input ends there, or an earlier element failed.
     end: Option<u64>,
     is_dropped: bool,
 }
@@ -53,7 +53,7 @@ impl<U> Output<U> {
     }
 }
 
-/// A thread that panics holds no lock: functions and streams are called in [`catch_unwind`].
+/// Locks a mutex. A thread that panics holds no lock: functions and streams are called in [`catch_unwind`].
 fn lock<X>(mutex: &Mutex<X>) -> MutexGuard<'_, X> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -97,7 +97,7 @@ impl<T, U> Shared<T, U> {
         }
     }
 
-    /// The next element with its index; `None` if there is none, or none is wanted.
+    /// The next element with its index; `None` if there are no more, or none may be taken.
     fn take(&self) -> Option<(u64, Result<T>)> {
         let mut input = lock(&self.input);
         let index = input.taken;
@@ -160,7 +160,7 @@ impl<T, U> Drop for Parallel<T, U> {
         lock(&self.shared.output).is_dropped = true;
         self.shared.room.notify_all();
         for thread in self.started.drain(..) {
-            // What a thread could panic with is in its value already.
+            // A panic of the user's function is already in its value.
             let _ = thread.join();
         }
     }

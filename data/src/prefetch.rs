@@ -1,4 +1,4 @@
-//! `prefetch`: one thread makes elements before they are asked for.
+//! The verb `prefetch`: a thread makes elements before they are requested.
 
 use crate::stream::{BoxStream, Stream, skip_one_by_one};
 use crate::{DataError, Result};
@@ -7,18 +7,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-/// The elements of a stream, of which as many as `count` are made ahead.
+/// The elements of a stream, of which up to `count` are made ahead.
 pub(crate) struct Prefetched<T> {
     count: usize,
     phase: Phase<T>,
 }
 
 enum Phase<T> {
-    /// Nothing has been asked for.
+    /// No element has been requested.
     Idle(BoxStream<T>),
     /// The thread makes elements.
     Running { elements: Receiver<Result<T>>, thread: JoinHandle<()> },
-    /// No thread could be started.
+    /// The thread could not be started.
     Failed,
 }
 
@@ -27,7 +27,7 @@ impl<T: Send + 'static> Prefetched<T> {
         Prefetched { count, phase: Phase::Idle(stream) }
     }
 
-    /// Sends the elements of a stream until nobody receives them.
+    /// Sends the elements of a stream until the receiver is gone.
     fn work(mut stream: BoxStream<T>, sender: SyncSender<Result<T>>) {
         for index in 0.. {
             let next = catch_unwind(AssertUnwindSafe(|| stream.next()));
@@ -43,7 +43,7 @@ impl<T: Send + 'static> Prefetched<T> {
     fn start(&mut self) -> Result<()> {
         match mem::replace(&mut self.phase, Phase::Failed) {
             Phase::Idle(stream) => {
-                // The thread has one more element in its hands while it waits.
+                // While the thread waits, it holds one element in addition to those in the channel.
                 let (sender, elements) = sync_channel(self.count - 1);
                 let thread = Builder::new().name("data-prefetch".to_owned()).spawn(move || Self::work(stream, sender));
                 let thread = thread.map_err(|source| DataError::Thread { verb: "prefetch", source })?;
@@ -61,7 +61,7 @@ impl<T: Send + 'static> Stream<T> for Prefetched<T> {
             return Some(Err(error));
         }
         match &self.phase {
-            // After the last element the thread has ended, and with it the channel.
+            // After the last element the thread ends, which closes the channel.
             Phase::Running { elements, .. } => elements.recv().ok(),
             Phase::Idle(_) | Phase::Failed => None,
         }
@@ -78,7 +78,7 @@ impl<T: Send + 'static> Stream<T> for Prefetched<T> {
 impl<T> Drop for Prefetched<T> {
     fn drop(&mut self) {
         if let Phase::Running { elements, thread } = mem::replace(&mut self.phase, Phase::Failed) {
-            // The thread ends when nobody receives its next element. What it could panic with is an element.
+            // The thread ends when it cannot send its next element. A panic of the stream is sent as an element.
             drop(elements);
             let _ = thread.join();
         }

@@ -1,4 +1,4 @@
-//! Processes that read files: [`Reader`] is one, and [`Readers`] are several that work ahead of who takes their blocks.
+//! The processes that read files: a [`Reader`] is one process, and [`Readers`] are several that work ahead.
 
 use crate::{DataError, Result};
 use candle_core::{DType, Device, Tensor};
@@ -12,21 +12,21 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::str::FromStr as _;
 use std::sync::Arc;
 
-/// What a reader's pipe holds, if the system allows it: it works on while that much waits to be taken.
+/// The capacity of a reader's pipe, if the system allows it. The reader works ahead until the pipe is full.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// Files to read, whose paths begin at the working folder of the time when the dataset was made.
+/// Files to read. Their paths are relative to the working folder at the time when the dataset was made.
 #[derive(Debug)]
 pub(crate) struct Files {
     pub(crate) source: Source,
-    /// `None` if the folder is gone; paths are absolute then.
+    /// The working folder, or `None` if it is gone or paths are absolute.
     pub(crate) folder: Option<PathBuf>,
-    /// The rows of each block, where they are known.
+    /// The number of rows in each block, if known.
     pub(crate) rows: Option<Vec<u64>>,
 }
 
 impl Files {
-    /// Fails if the source cannot be opened.
+    /// Opens a source. Fails if that is not possible.
     pub(crate) fn open(source: Source) -> Result<(Files, Contents)> {
         let mut files = Files { source, folder: std::env::current_dir().ok(), rows: None };
         let (_, contents) = Reader::of(&files)?;
@@ -34,7 +34,7 @@ impl Files {
         Ok((files, contents))
     }
 
-    /// What messages call them.
+    /// The name of the files in messages.
     fn name(&self) -> &str {
         match &self.source {
             Source::Table { files, .. } | Source::Records { files, .. } => files,
@@ -50,7 +50,7 @@ impl Files {
     }
 }
 
-/// A process that has a source open. It ends when this is dropped.
+/// A process that has a source open. The process ends when the reader is dropped.
 pub(crate) struct Reader {
     files: String,
     child: Child,
@@ -59,12 +59,12 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Fails if the source cannot be opened.
+    /// Starts a reader. Fails if the source cannot be opened.
     pub(crate) fn start(source: Source) -> Result<(Reader, Contents)> {
         Reader::of(&Files { source, folder: None, rows: None })
     }
 
-    /// Fails if the files cannot be opened, or have changed.
+    /// Starts a reader of these files. Fails if they cannot be opened, or have changed.
     fn of(files: &Files) -> Result<(Reader, Contents)> {
         let mut command = Command::new(program());
         command.arg0("ferrotune").arg(SUBCOMMAND).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -75,7 +75,7 @@ impl Reader {
         let (Some(requests), Some(replies)) = (child.stdin.take(), child.stdout.take()) else {
             unreachable!("both have just been piped")
         };
-        // It fails for a user who has many large pipes. A smaller one works, too.
+        // The call fails for a user who has many large pipes. A smaller pipe works, too.
         rustix::pipe::fcntl_setpipe_size(&replies, PIPE_BYTES).ok();
         let name = files.name().to_owned();
         let mut reader = Reader { files: name, child, requests, replies: BufReader::new(replies) };
@@ -87,16 +87,16 @@ impl Reader {
         }
     }
 
-    /// Sends a request, whose block comes after those of earlier requests.
+    /// Sends a request. Its block comes after those of earlier requests.
     pub(crate) fn ask(&mut self, request: &Request) -> Result<()> {
         match write_request(&mut self.requests, request) {
-            // It has ended. Who waits for the first answer that does not come learns why.
+            // The reader has ended. The reason is reported when its first missing reply is read.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             written => written.map_err(|error| self.ended(&error)),
         }
     }
 
-    /// Waits for the block of the first request that has none yet; `None` if the source has no such block.
+    /// Waits for the block of the oldest request without a reply; `None` if the source has no such block.
     pub(crate) fn take(&mut self) -> Result<Option<Block>> {
         match self.reply()? {
             Reply::Block(block) => Ok(Some(block)),
@@ -117,9 +117,9 @@ impl Reader {
         }
     }
 
-    /// Why there is no answer.
+    /// The error of a reader that does not reply.
     fn ended(&mut self, error: &io::Error) -> DataError {
-        // It closes its pipes before it can be waited for.
+        // The reader closes its pipes before its exit status is available.
         let has_ended = error.kind() == io::ErrorKind::UnexpectedEof;
         let reason = match if has_ended { self.child.wait().map(Some) } else { self.child.try_wait() } {
             Ok(Some(status)) => format!("the process that reads {} has ended ({status})", self.files),
@@ -132,12 +132,12 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // It has nothing that could be lost. Both fail only if somebody in this process has waited for all children.
+        // The reader has no data to lose. The calls fail only if other code in this process has waited for all children.
         self.child.kill().and_then(|()| self.child.wait()).ok();
     }
 }
 
-/// The program that is a reader: this one, if it is Ferrotune's.
+/// The program that runs as a reader: this program, if it is `ferrotune`.
 fn program() -> PathBuf {
     if let Some(program) = std::env::var_os("FERROTUNE_READER") {
         return program.into();
@@ -150,10 +150,10 @@ fn program() -> PathBuf {
     if is_ferrotunes { own.into() } else { "ferrotune".into() }
 }
 
-/// Readers of one source that take turns, so that each request is answered in its order while the others work.
+/// Readers of one source that take turns, so that replies come in the order of the requests while several readers work.
 pub(crate) struct Readers {
     files: Arc<Files>,
-    /// How many there may be.
+    /// The largest number of readers.
     count: usize,
     readers: Vec<Reader>,
     asked: u64,
@@ -165,7 +165,7 @@ impl Readers {
         Readers { files, count, readers: Vec::new(), asked: 0, taken: 0 }
     }
 
-    /// The requests without a block.
+    /// The number of requests without a block.
     pub(crate) fn waiting(&self) -> u64 {
         self.asked - self.taken
     }
@@ -180,7 +180,7 @@ impl Readers {
         Ok(())
     }
 
-    /// The block of the first request that has none yet.
+    /// The block of the oldest request without a reply.
     pub(crate) fn take(&mut self) -> Result<Option<Block>> {
         let turn = (self.taken % self.count as u64) as usize;
         self.taken += 1;
@@ -191,13 +191,13 @@ impl Readers {
         self.asked == 0
     }
 
-    /// The source has fewer blocks, or fewer rows, than it had.
+    /// The error of a source that has fewer blocks, or fewer rows, than before.
     pub(crate) fn changed(&self) -> DataError {
         self.files.changed()
     }
 }
 
-/// As many readers as candle has threads, of which a trial may have a part of the machine's, and at most one for each core.
+/// The number of readers: the number of candle's threads, which in a trial are a share of the machine's, but at most one for each core.
 pub(crate) fn cores() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     candle_core::utils::get_num_threads().clamp(1, cores)

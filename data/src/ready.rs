@@ -1,12 +1,12 @@
-//! Data sets that ship with this crate. `ready/README.md` says where they come from, and under which licences.
+//! The data sets in this crate. `ready/README.md` has their origins and licences.
 
 use crate::{DataError, Dataset, Result};
 use candle_core::{Device, Tensor};
 
-/// Handwritten digits: 1,797 images of 8×8 pixels, as rows of 64 values between 0 (paper) and 1 (ink) of f32, and the
-/// digit of each as u32.
+/// Handwritten digits: 1,797 images of 8×8 pixels, as rows of 64 values of f32 between 0 (paper) and 1 (ink), and the
+/// digit of each image as u32.
 ///
-/// Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998, its test set;
+/// The test set of Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998;
 /// CC BY 4.0.
 ///
 /// ```
@@ -18,7 +18,7 @@ pub fn digits() -> Result<Dataset<(Tensor, Tensor)>> {
     labelled("digits", include_str!("ready/digits.csv"), 16.)
 }
 
-/// Iris plants: 150 rows of sepal length, sepal width, petal length and petal width in cm, of f32, and as u32 the kind:
+/// Iris plants: 150 rows of sepal length, sepal width, petal length and petal width in cm, as f32, and the kind as u32:
 /// setosa, versicolor, virginica.
 ///
 /// Fisher, The use of multiple measurements in taxonomic problems, 1936; UCI Machine Learning Repository, CC BY 4.0.
@@ -26,7 +26,7 @@ pub fn iris() -> Result<Dataset<(Tensor, Tensor)>> {
     labelled("iris", include_str!("ready/iris.csv"), 1.)
 }
 
-/// Wines of three growers: 178 rows of 13 figures of a chemical analysis, of f32, and as u32 the grower. The figures
+/// Wines of three growers: 178 rows of 13 figures of a chemical analysis, as f32, and the grower as u32. The figures
 /// have very different sizes: see [`StandardScaler`](crate::StandardScaler).
 ///
 /// Aeberhard and Forina, Wine, UCI Machine Learning Repository, 1992; CC BY 4.0.
@@ -34,7 +34,7 @@ pub fn wine() -> Result<Dataset<(Tensor, Tensor)>> {
     labelled("wine", include_str!("ready/wine.csv"), 1.)
 }
 
-/// Lines of features, which are divided by `scale`, and a class.
+/// A dataset from lines of features and a class. The features are divided by `scale`.
 fn labelled(name: &'static str, text: &str, scale: f32) -> Result<Dataset<(Tensor, Tensor)>> {
     let (mut features, mut classes) = (Vec::new(), Vec::new());
     for line in text.lines() {

@@ -8,16 +8,16 @@ use crate::{DataError, Result};
 use ferrotune_reader::{Array, Block, Framing, Source};
 use std::sync::Arc;
 
-/// The lines of text files, without their ends, in the order of the files' names: `files` is a path, an address such as
+/// The lines of text files, without their line ends, in the order of the files' names: `files` is a path, an address such as
 /// `gs://bucket/log.txt`, or a pattern such as `logs/*.txt.gz`. Files that end in `.gz` or `.zst` are decompressed.
 ///
-/// Fails if there is no such file. A line that is not UTF-8 is an error in place of the lines that are read with it,
+/// Fails if there is no such file. A line that is not UTF-8 is an error instead of the lines that are read with it,
 /// about a MiB of them.
 pub fn lines(files: &str) -> Result<Dataset<String>> {
     records(Framing::Lines, files, |line| String::from_utf8(line.to_vec()).map_err(|error| error.to_string()))
 }
 
-/// The lines of files, each of which is a JSON value: see [`lines`].
+/// The JSON values in files with one value on each line: see [`lines`].
 ///
 /// ```no_run
 /// let reviews = ferrotune_data::json_lines("reviews.jsonl.gz")?;
@@ -28,7 +28,7 @@ pub fn json_lines(files: &str) -> Result<Dataset<serde_json::Value>> {
     records(Framing::Lines, files, |line| serde_json::from_slice(line).map_err(|error| error.to_string()))
 }
 
-/// The bytes of the records in TensorFlow's TFRecord files; both checksums of each are checked. `files` is a path, an
+/// The bytes of the records in TensorFlow's TFRecord files; both checksums of each record are checked. `files` is a path, an
 /// address or a pattern, and files that end in `.gz` are decompressed.
 ///
 /// Source: <https://www.tensorflow.org/tutorials/load_data/tfrecord>.
@@ -39,7 +39,7 @@ pub fn tf_records(files: &str) -> Result<Dataset<Vec<u8>>> {
 type OfBytes<X> = fn(&[u8]) -> std::result::Result<X, String>;
 
 fn records<X: Send + 'static>(framing: Framing, files: &str, of_bytes: OfBytes<X>) -> Result<Dataset<X>> {
-    // A file that is not there is an error now, and not in the loop.
+    // Opening here reports a missing file now, and not in the loop.
     let (opened, _) = Files::open(Source::Records { framing, files: files.to_owned() })?;
     let (opened, files) = (Arc::new(opened), Arc::<str>::from(files));
     let open = move |_| {
@@ -83,7 +83,7 @@ impl Records {
 }
 
 impl<X> RecordStream<X> {
-    /// The next block; whether there is one.
+    /// Opens the next block. Returns whether there is one.
     fn open_block(&mut self) -> Result<bool> {
         let Some(block) = self.arrays.next()? else { return Ok(false) };
         let damaged =

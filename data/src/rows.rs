@@ -1,5 +1,5 @@
-//! Rows of tensors, and images in files: which ones, and in what order, is known without them. So batches take their rows at
-//! once, images that are left out are not read, and a dataset of rows travels to a trial.
+//! Rows of tensors, and images in files. Their choice and their order are known by number, without reading them. So batches take
+//! their rows at once, skipped images are not read, and a dataset of rows can be sent to a trial.
 
 use crate::batch::{self, Batches, Size};
 use crate::columns::{ColumnSource, Columns, Table};
@@ -16,7 +16,7 @@ use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What is chosen from by number.
+/// The numbered rows from which datasets choose.
 #[derive(Clone)]
 pub(crate) enum Origin {
     Tensors(Table),
@@ -32,11 +32,11 @@ impl Origin {
     }
 }
 
-/// Rows, in the order that verbs give them.
+/// Rows in the order that verbs give them.
 #[derive(Clone)]
 pub(crate) struct Rows {
     origin: Origin,
-    /// The rows before all verbs; `None` for all of them.
+    /// The numbers of the rows before all verbs, or `None` for all rows.
     chosen: Option<Arc<[usize]>>,
     verbs: Vec<Verb>,
 }
@@ -56,7 +56,7 @@ impl Rows {
         Arc::new(rows)
     }
 
-    /// Their numbers.
+    /// The numbers of the rows in this pass.
     fn numbers(&self, pass: Pass) -> Result<BoxStream<usize>> {
         let (all, chosen) = (0..self.origin.len(), self.chosen.clone());
         let open: Open<usize> = Arc::new(move |_| match &chosen {
@@ -66,7 +66,7 @@ impl Rows {
         self.verbs.iter().fold(open, |open, verb| verb.apply(open))(pass)
     }
 
-    /// Parts as large as these fractions, in an order that the seed decides.
+    /// Splits the rows into parts with these fractions of them, in an order that the seed decides.
     pub(crate) fn split(&self, fractions: &[f64], seed: Option<u64>) -> Result<Vec<Arc<dyn ColumnSource>>> {
         let sum: f64 = fractions.iter().sum();
         let is_valid = fractions.iter().all(|fraction| (0. ..=1.).contains(fraction)) && sum <= 1. + 1e-9;
@@ -81,7 +81,7 @@ impl Rows {
         let mut until = 0.;
         let part = |fraction: &f64| {
             until += fraction;
-            // Sums such as 0.8 + 0.1 + 0.1 lie next to a whole number.
+            // Rounded, because sums such as 0.8 + 0.1 + 0.1 are not exact.
             let end = ((until * numbers.len() as f64).round() as usize).min(numbers.len());
             let chosen = Some(numbers[begin..end].into());
             begin = end;
@@ -99,7 +99,7 @@ impl Rows {
         };
         columns.pack(name, pack)?;
         let description = Description { verbs: self.verbs.clone(), images };
-        // A tensor, since texts are in the header of the shared data, which has an end.
+        // The description is a tensor, because texts are in the header of the shared data, whose size is limited.
         let description = serde_json::to_vec(&description).map_err(|error| failed(candle_core::Error::wrap(error)))?;
         let bytes = description.len();
         let description = Tensor::from_vec(description, bytes, &Device::Cpu).map_err(failed)?;
@@ -154,7 +154,7 @@ impl ColumnSource for Rows {
     }
 }
 
-/// The rows of a table with these numbers.
+/// The rows of a table whose numbers come from a stream.
 struct RowStream {
     table: Table,
     numbers: BoxStream<usize>,
@@ -170,17 +170,17 @@ impl Stream<Vec<Tensor>> for RowStream {
     }
 }
 
-/// What travels beside the tensors.
+/// The description that is sent to a trial with the tensors.
 #[derive(Serialize, Deserialize)]
 struct Description {
     verbs: Vec<Verb>,
     images: Option<images::Description>,
 }
 
-/// Trials map the tensors, and copy none; a part of a [`split`](Dataset::split) is packed without the other parts. Of
-/// images, the paths travel.
+/// Trials map the tensors without a copy. A part of a [`split`](Dataset::split) is packed without the other parts. For
+/// images, only the paths are sent.
 ///
-/// Fails after a verb that has functions or makes elements, such as [`Dataset::map`] and [`Dataset::batch`]: call it in the
+/// Fails after a verb that has functions or makes elements, such as [`Dataset::map`] and [`Dataset::batch`]: call such verbs in the
 /// objective.
 impl<T: Columns> Share for Dataset<T> {
     fn pack(&self, name: &str, pack: &mut Pack) -> std::result::Result<(), ShareError> {

@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 /// The elements of one pass.
 pub(crate) trait Stream<T>: Send {
-    /// The next element; `None` after the last one. After an error, a stream is not asked again.
+    /// The next element; `None` after the last one. A stream is not used after an error.
     fn next(&mut self) -> Option<Result<T>>;
 
-    /// Leaves out the next `count` elements, or all that there are, and returns how many it has left out. Makes them only
-    /// where it has to.
+    /// Skips the next `count` elements, or all that remain, and returns the number of skipped elements. Makes them only
+    /// if it must.
     fn skip(&mut self, count: u64) -> Result<u64> {
         skip_one_by_one(self, count)
     }
 }
 
-/// [`Stream::skip`] by making the elements.
+/// Does [`Stream::skip`] by making the elements.
 pub(crate) fn skip_one_by_one<T>(stream: &mut (impl Stream<T> + ?Sized), count: u64) -> Result<u64> {
     for skipped in 0..count {
         match stream.next() {
@@ -29,15 +29,15 @@ pub(crate) fn skip_one_by_one<T>(stream: &mut (impl Stream<T> + ?Sized), count: 
 
 pub(crate) type BoxStream<T> = Box<dyn Stream<T>>;
 
-/// Opens a stream for each pass.
+/// A function that opens a stream for each pass.
 pub(crate) type Open<T> = Arc<dyn Fn(Pass) -> Result<BoxStream<T>> + Send + Sync>;
 
-/// Which pass over a dataset it is: what is random in each pass mixes this into its seed.
+/// A pass over a dataset. Its number goes into the seeds of all that is random in the pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pass {
     number: u64,
-    /// The place of a stream in its pipeline. Functions at different places draw different numbers; a shuffle is the same at
-    /// every place, so that two datasets that are shuffled alike can be zipped.
+    /// The place of a stream in its pipeline. Functions at different places draw different numbers. A shuffle is the same at
+    /// every place, so that two datasets with the same shuffle can be zipped.
     place: u64,
 }
 
@@ -46,7 +46,7 @@ impl Pass {
         Pass { number, place: 0 }
     }
 
-    /// A pass within this one, such as a repetition. The first one is this pass itself.
+    /// A pass within this pass, such as a repetition. Number 0 is this pass itself.
     pub(crate) fn child(self, number: u64) -> Pass {
         Pass { number: if number == 0 { self.number } else { mix(self.number ^ mix(number)) }, ..self }
     }
@@ -56,12 +56,12 @@ impl Pass {
         Pass { place: derived_seed(self.place, index), ..self }
     }
 
-    /// A seed for shuffling in this pass.
+    /// The seed for shuffling in this pass.
     pub(crate) fn seed(self, seed: u64) -> u64 {
         seed ^ mix(self.number)
     }
 
-    /// A seed for what functions draw in this pass.
+    /// The seed for the random numbers of functions in this pass.
     pub(crate) fn seed_of_functions(self) -> u64 {
         derived_seed(self.seed(current_seed()), self.place)
     }
@@ -116,7 +116,7 @@ impl<T: Clone + Send + Sync> Stream<T> for Listed<T> {
     }
 }
 
-/// The same elements, one after another from several streams.
+/// The elements of several streams, one stream after another.
 pub(crate) struct Chain<T> {
     pub(crate) streams: std::vec::IntoIter<BoxStream<T>>,
     pub(crate) current: Option<BoxStream<T>>,

@@ -1,4 +1,4 @@
-//! Tables in files, whose columns become tensors.
+//! Tables in files. Their columns become tensors.
 
 use crate::blocks::Blocks;
 use crate::columns::Columns;
@@ -9,7 +9,7 @@ use candle_core::Tensor;
 use ferrotune_reader::{Format, Group, Kind, Source};
 use std::marker::PhantomData;
 
-/// Tables of text with a header, whose values commas separate. `files` is a path, an address such as
+/// Tables of text with a header and with commas between the values. `files` is a path, an address such as
 /// `s3://bucket/houses.csv`, or a pattern such as `parts/*.csv.gz`; files that end in `.gz` or `.zst` are decompressed.
 ///
 /// ```no_run
@@ -22,8 +22,7 @@ pub fn csv(files: &str) -> TableFiles<()> {
 }
 
 /// Apache Parquet files: `files` is a path, an address such as `s3://bucket/trips.parquet`, or a pattern such as
-/// `trips/*.parquet`. Only the columns that are asked for
-/// are read, and as many processes as candle has threads read row groups.
+/// `trips/*.parquet`. Only the requested columns are read, and as many processes as candle has threads read row groups.
 ///
 /// ```no_run
 /// let trips = ferrotune_data::parquet("trips/*.parquet").features(["distance", "passengers"]).label("fare").stream()?;
@@ -39,8 +38,8 @@ pub fn parquet(files: &str) -> TableFiles<()> {
 
 /// Apache Arrow's files and streams, such as those of `Dataset.save_to_disk` of Hugging Face, of Polars' `write_ipc` and of
 /// pandas' `to_feather`: `files` is a path, an address such as `s3://bucket/trips.arrow`, or a pattern such as
-/// `trips/*.arrow`. Buffers may be compressed with LZ4 or Zstandard. Only the columns that are asked for are decoded, and as
-/// many processes as candle has threads read record batches; of an address, one process, since the number of their rows
+/// `trips/*.arrow`. Buffers may be compressed with LZ4 or Zstandard. Only the requested columns are decoded, and as
+/// many processes as candle has threads read record batches. Only one process reads an address, because the numbers of rows
 /// would have to be fetched first.
 ///
 /// ```no_run
@@ -55,7 +54,7 @@ pub fn arrow(files: &str) -> TableFiles<()> {
     TableFiles::new(Format::Arrow, files)
 }
 
-/// Tables with the same columns, and what becomes of those. Opens no file before [`TableFiles::read`],
+/// Tables with the same columns, and the choice of the columns to read. Opens no file before [`TableFiles::read`],
 /// [`TableFiles::stream`] or [`TableFiles::columns`].
 #[derive(Clone, Debug)]
 pub struct TableFiles<T> {
@@ -72,7 +71,7 @@ impl TableFiles<()> {
         TableFiles { format, files, groups, missing: None, of_columns: PhantomData }
     }
 
-    /// The byte that separates the values of a CSV file, such as `b';'` or `b'\t'`. The other formats have none, and ignore it.
+    /// Sets the byte between the values of a CSV file, such as `b';'` or `b'\t'`. The other formats have no such byte, and ignore it.
     pub fn delimiter(mut self, delimiter: u8) -> TableFiles<()> {
         if let Format::Csv { delimiter: present } = &mut self.format {
             *present = delimiter;
@@ -80,36 +79,36 @@ impl TableFiles<()> {
         self
     }
 
-    /// The names of the columns.
+    /// The names of the columns in the files.
     ///
     /// Fails if there is no such file.
     pub fn columns(&self) -> Result<Vec<String>> {
         Ok(Reader::start(self.source())?.1.columns)
     }
 
-    /// The columns with these names: a row of as many f32.
+    /// Reads the columns with these names as a row of f32.
     pub fn features<S: AsRef<str>>(self, columns: impl IntoIterator<Item = S>) -> TableFiles<Tensor> {
         self.with(Some(texts(columns)), Kind::Matrix)
     }
 
-    /// All columns that are no label: a row of as many f32.
+    /// Reads all columns that are not a label as a row of f32.
     pub fn all_features(self) -> TableFiles<Tensor> {
         self.with(None, Kind::Matrix)
     }
 }
 
 impl TableFiles<Tensor> {
-    /// The column to predict, as a number of f32.
+    /// Reads the column to predict as a number of f32.
     pub fn label(self, column: &str) -> TableFiles<(Tensor, Tensor)> {
         self.with(Some(vec![column.to_owned()]), Kind::Numbers)
     }
 
-    /// The column to predict, as a class of u32: whole numbers from 0 on.
+    /// Reads the column to predict as a class of u32: whole numbers from 0 on.
     pub fn class(self, column: &str) -> TableFiles<(Tensor, Tensor)> {
         self.with(Some(vec![column.to_owned()]), Kind::Classes(None))
     }
 
-    /// The column to predict, as a class of u32: the place of its text among these names. Another text is an error.
+    /// Reads the column to predict as a class of u32: the place of its text among these names. Any other text is an error.
     pub fn class_of<S: AsRef<str>>(
         self,
         column: &str,
@@ -119,13 +118,13 @@ impl TableFiles<Tensor> {
     }
 }
 
-/// Texts of any kind, also those behind a reference: `["a", "b"]` and `&["a", "b"]`.
+/// Owned texts from texts of any kind, also behind a reference: `["a", "b"]` and `&["a", "b"]`.
 fn texts<S: AsRef<str>>(texts: impl IntoIterator<Item = S>) -> Vec<String> {
     texts.into_iter().map(|text| text.as_ref().to_owned()).collect()
 }
 
 impl<T> TableFiles<T> {
-    /// What stands for a number that is not there or is NaN, such as `f32::NAN`. Without it, such a number is an error.
+    /// Sets the value for a number that is missing or NaN, such as `f32::NAN`. Without it, such a number is an error.
     pub fn missing(self, value: f32) -> TableFiles<T> {
         TableFiles { missing: Some(value), ..self }
     }
@@ -143,17 +142,17 @@ impl<T> TableFiles<T> {
 }
 
 impl<T: Columns + Batch<Batched = T>> TableFiles<T> {
-    /// All rows, in memory: they can be shuffled, split and captured by `%%tune` like rows of tensors.
+    /// Reads all rows into memory: they can be shuffled, split and captured by `%%tune` like rows of tensors.
     ///
-    /// Fails if a file or a column is not there, or a value is not what its column needs to be.
+    /// Fails if a file or a column does not exist, or if a value does not fit its column.
     pub fn read(&self) -> Result<Dataset<T>> {
         Dataset::from_tensors(self.stream()?.to_tensors()?)
     }
 
-    /// The rows as they are in the files, of which only some are in memory. [`Dataset::batch`] takes all rows of a
+    /// The rows in the order of the files, with only some of them in memory. [`Dataset::batch`] takes all rows of a
     /// batch at once if it is the first verb.
     ///
-    /// Fails if a file or a column is not there. A value that is not what its column needs to be is an error in place
+    /// Fails if a file or a column does not exist. A value that does not fit its column is an error instead
     /// of the rows that are read with it: those of its row group, or some ten thousand of a CSV file.
     pub fn stream(&self) -> Result<Dataset<T>> {
         Ok(Dataset::of_columns(Blocks::of(self.source())?))

@@ -1,4 +1,4 @@
-//! Verbs that choose elements and their order, and neither look at an element nor change it. On rows of tensors they work
+//! The verbs that choose elements and their order, and neither read nor change an element. On rows of tensors they work
 //! with the numbers of the rows.
 
 mod shuffle;
@@ -25,7 +25,7 @@ pub(crate) enum Verb {
         buffer: usize,
         seed: Option<u64>,
     },
-    /// The same order in each pass.
+    /// A shuffle with the same order in each pass.
     ShuffleOnce {
         buffer: usize,
         seed: u64,
@@ -35,7 +35,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// How many elements there are after this verb, of a known number before it.
+    /// The number of elements after this verb, if the number before it is known.
     pub(crate) fn len(self, before: Option<u64>) -> Option<u64> {
         match self {
             Verb::Take(count) => before.map(|before| before.min(count)),
@@ -47,12 +47,12 @@ impl Verb {
         }
     }
 
-    /// Whether the first element after it is the first one before it.
+    /// Whether the first element before the verb is also the first one after it.
     pub(crate) fn begins_at_once(self) -> bool {
         matches!(self, Verb::Take(_) | Verb::Repeat(_) | Verb::RepeatForever)
     }
 
-    /// What makes streams after this verb, of what makes them before it.
+    /// Applies the verb to a function that opens streams.
     pub(crate) fn apply<X: Send + 'static>(self, open: Open<X>) -> Open<X> {
         Arc::new(move |pass| self.open(&open, pass))
     }
@@ -85,12 +85,12 @@ impl Verb {
 }
 
 impl Verb {
-    /// A shuffle whose order no later seed changes.
+    /// A shuffle whose order does not change with a later seed.
     pub(crate) fn once(buffer: usize, seed: Option<u64>) -> Verb {
         Verb::ShuffleOnce { buffer, seed: seed.unwrap_or_else(current_seed) }
     }
 
-    /// What a shuffle draws with in this pass. Not a part of the generic code above, which each cell compiles.
+    /// The random numbers of a shuffle in this pass. Separate from the generic code above, which each cell compiles.
     fn generator(self, buffer: usize, pass: Pass) -> Result<Pcg64> {
         let (verb, seed) = match self {
             Verb::ShuffleOnce { seed, .. } => ("shuffle_once", seed),
@@ -122,7 +122,7 @@ impl<X> Stream<X> for Taken<X> {
     }
 }
 
-/// One element, and then as many left out, again and again.
+/// A stream that gives one element and then skips `between` elements, repeatedly.
 struct Shard<X> {
     stream: BoxStream<X>,
     between: u64,
@@ -144,7 +144,7 @@ impl<X> Stream<X> for Shard<X> {
         if count == 0 {
             return Ok(0);
         }
-        // The stream then is where it is after the last element that is left out.
+        // The stream is then directly after the last skipped element of the shard.
         let before = if self.is_first { 0 } else { self.between };
         let elements = (count - 1).saturating_mul(self.between + 1).saturating_add(1 + before);
         let skipped = self.stream.skip(elements)?;
@@ -153,13 +153,13 @@ impl<X> Stream<X> for Shard<X> {
     }
 }
 
-/// A stream for each repetition.
+/// A stream that opens its input for each repetition.
 struct Repeated<X> {
     open: Open<X>,
     pass: Pass,
-    /// `None` for ever.
+    /// The number of repetitions, or `None` without an end.
     count: Option<u64>,
-    /// The repetitions that have begun.
+    /// The number of repetitions that have begun.
     begun: u64,
     stream: Option<BoxStream<X>>,
     is_empty: bool,
@@ -170,7 +170,7 @@ impl<X> Repeated<X> {
         Repeated { open, pass, count, begun: 0, stream: None, is_empty: true }
     }
 
-    /// The present repetition; the first one if none has begun; `None` after the last one.
+    /// The stream of the present repetition, which is opened if needed; `None` after the last repetition.
     fn stream(&mut self) -> Result<Option<&mut BoxStream<X>>> {
         if self.stream.is_none() && self.count.is_none_or(|count| self.begun < count) {
             self.stream = Some((self.open)(self.pass.child(self.begun))?);
@@ -180,7 +180,7 @@ impl<X> Repeated<X> {
         Ok(self.stream.as_mut())
     }
 
-    /// Ends the present repetition; the last one if it had no elements, because then the others have none either.
+    /// Ends the present repetition. If it had no elements, no other has any, so this one is the last.
     fn end_repetition(&mut self) {
         self.stream = None;
         if self.is_empty {

@@ -1,6 +1,6 @@
 //! One worker of several: `TF_CONFIG=… worker STEPS [STEP_TIMEOUT_S]` fits a line by gradient descent on its part of the
-//! examples, in double precision, and prints the bits of the weights. Without `TF_CONFIG` it does so alone on all of
-//! them. Prints `begun` after its first step.
+//! examples, in double precision, and prints the bits of the weights. Without `TF_CONFIG` the worker fits the line alone, on all
+//! examples. The worker prints `begun` after its first step.
 
 use ferrotune_devices::{Cluster, Replica, Strategy, StrategyError};
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! Checks ahead of time whether a program compiles for a TPU and fits its memory. Needs no TPU.
+//! Checks before a run whether a program compiles for a TPU and fits its memory. The check needs no TPU.
 
 mod report;
 mod shortage;
@@ -10,27 +10,27 @@ use serde::{Deserialize, Serialize};
 use std::time::Instant;
 pub use time::Time;
 
-/// The result of compiling for devices that need not be here.
+/// The result of compiling a program for devices that this machine need not have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// The devices that it was compiled for.
+    /// The devices that the program was compiled for.
     pub target: Target,
-    /// Whether it fits.
+    /// Whether the program fits the devices' memory.
     pub outcome: Outcome,
-    /// How long it took to compile.
+    /// The time of the compilation, in seconds.
     pub seconds: f64,
 }
 
-/// Devices by name.
+/// Devices that a program is compiled for, by name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// The name that was asked for, such as `v5e:2x2`.
+    /// The name in the user's request, such as `v5e:2x2`.
     pub name: String,
     /// The vendor's name for a device, such as `TPU v5 lite`.
     pub kind: String,
-    /// How many devices; on a TPU, its cores.
+    /// The number of devices; the devices of a TPU are its cores.
     pub devices: usize,
-    /// Memory of each; none if the plugin is too old to report it.
+    /// The memory of each device, in bytes; none if the plugin is too old to report it.
     pub memory_bytes: Option<u64>,
     /// The compiler's version.
     pub version: String,
@@ -38,40 +38,40 @@ pub struct Target {
     pub api: (i32, i32),
 }
 
-/// Whether a program can run.
+/// Whether a program fits the memory of a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// It can.
+    /// The program fits.
     Fits(Needs),
-    /// It needs more memory than a device has.
+    /// The program needs more memory than a device has.
     DoesNotFit {
-        /// What it needs; none if the compiler does not report it.
+        /// The memory that the program needs, in bytes; none if the compiler does not report it.
         needed_bytes: Option<u64>,
-        /// What a device has; none if the compiler does not report it.
+        /// The memory that a device has, in bytes; none if the compiler does not report it.
         available_bytes: Option<u64>,
         /// The compiler's message, on one line.
         text: String,
     },
 }
 
-/// What a program needs.
+/// The resources that a program needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Needs {
-    /// Of each device's memory.
+    /// The memory that the program needs on each device.
     pub memory: MemoryUse,
     /// Floating-point operations of a run, as the compiler counts them.
     pub flops: Option<f64>,
     /// Bytes read and written in a run, as the compiler counts them.
     pub accessed_bytes: Option<f64>,
-    /// How long a run takes at best; none if neither the compiler nor what is known of the chip tells.
+    /// The least time of a run; none if neither the compiler nor the published peaks of the chip give it.
     pub time: Option<Time>,
-    /// Copies of the program.
+    /// The number of copies of the program.
     pub replicas: usize,
-    /// Devices over which each copy is spread.
+    /// The number of devices over which each copy is spread.
     pub partitions: usize,
 }
 
-/// Compiles a module for devices by name, with the replicas and partitions that the module asks for.
+/// Compiles a module for named devices, with the replicas and partitions in the module's attributes.
 pub(crate) fn compile(plugin: Plugin, name: &str, module: &[u8]) -> Result<Check, PjrtError> {
     let bounds = host_bounds(name).map(Value::Integers);
     let options: Vec<(&str, Value)> = bounds.into_iter().map(|bounds| ("chips_per_host_bounds", bounds)).collect();
@@ -93,14 +93,14 @@ pub(crate) fn compile(plugin: Plugin, name: &str, module: &[u8]) -> Result<Check
     Ok(Check { target, outcome, seconds })
 }
 
-/// Older versions of libtpu assume that a host has 2×2×1 chips, and refuse smaller topologies.
+/// The chips per host in each dimension, for older versions of libtpu, which assume 2×2×1 chips and refuse smaller topologies.
 fn host_bounds(name: &str) -> Option<Vec<i64>> {
     let dims = layout(name)?;
     let bounds = vec![dims[0].min(2), dims[1].min(2), 1];
     (bounds != [2, 2, 1]).then_some(bounds)
 }
 
-/// Chips in each dimension of a name such as `v5e:2x2`.
+/// The number of chips in each dimension of a name such as `v5e:2x2`.
 fn layout(name: &str) -> Option<[i64; 3]> {
     let mut dims = [1; 3];
     for (index, dim) in name.split_once(':')?.1.split('x').enumerate() {
@@ -123,15 +123,15 @@ fn describe(plugin: Plugin, topology: &Topology, name: &str) -> Result<Target, P
     })
 }
 
-/// libtpu 0.0.51 reports the memory of a whole v4 chip, though it makes two devices of it, and gives each of them half when
-/// it compiles. For other generations it reports the memory of a device.
+/// The memory of one device. libtpu 0.0.51 reports the memory of a whole v4 chip, though it makes two devices of the chip, and
+/// compiles for half the memory. For other generations libtpu reports the memory of a device.
 fn device_memory(reported: u64, kind: &str, devices: usize, name: &str) -> u64 {
     let chips: Option<i64> = layout(name).map(|dims| dims.iter().product());
     let is_half_a_chip = kind == "TPU v4" && chips.and_then(|chips| usize::try_from(2 * chips).ok()) == Some(devices);
     if is_half_a_chip { reported / 2 } else { reported }
 }
 
-/// The options in a module's attributes `mhlo.num_replicas` and `mhlo.num_partitions`. In bytecode they are not found.
+/// The options in a module's attributes `mhlo.num_replicas` and `mhlo.num_partitions`; the defaults for a module in bytecode.
 fn compile_options(module: &[u8]) -> CompileOptions {
     let text = String::from_utf8_lossy(module);
     let asked = |name: &str| {
@@ -167,7 +167,7 @@ fn number(values: &[Named], name: &str) -> Option<f64> {
     })
 }
 
-/// A compiler checks only the memory that it allocates. With the caller's arguments it may still be too much.
+/// The outcome of a compiled program. The compiler checks only the memory that it allocates, without the caller's arguments.
 fn verdict(needs: Needs, memory_bytes: Option<u64>) -> Outcome {
     let peak = needs.memory.needed_bytes();
     match memory_bytes {

@@ -1,33 +1,33 @@
-//! Chooses the device: a TPU, else CUDA, else the CPU, always with the reason.
+//! Chooses the device: a TPU, else CUDA, else the CPU, always with the reason of the choice.
 
 use crate::report::Report;
 use crate::tpu::Tpu;
 use serde::{Deserialize, Serialize};
 
-/// Which devices this build can drive.
+/// The kinds of devices that this build can drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Support {
     /// Whether candle is built with CUDA.
     pub cuda: bool,
 }
 
-/// The device to use.
+/// The chosen device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
-    /// `tpu`, `cuda:0`, `cpu`, or a plugin's: `xla:cpu`, `xla:/opt/plugin.so`.
+    /// Name of the device: `tpu`, `cuda:0`, `cpu`, or a plugin's: `xla:cpu`, `xla:/opt/plugin.so`.
     pub device: String,
-    /// Why this one, and no better one, on one line.
+    /// The reason for this device and against better ones, on one line.
     pub reason: String,
 }
 
-/// The TPU that was required cannot be used.
+/// The error for a required TPU that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// A TPU is required, and none can be used.
+    /// A TPU is required, but no TPU can be used.
     #[error("{reason}; leave out --require to fall back to CUDA or the CPU")]
     NoTpu {
-        /// Why.
+        /// The reason why no TPU can be used.
         reason: String,
     },
 }
@@ -36,7 +36,7 @@ pub enum ConnectError {
 ///
 /// # Errors
 ///
-/// If `require` is set and there is no TPU that can be used.
+/// If `require` is set, but no TPU can be used.
 pub fn connect(report: &Report, support: Support, require: bool) -> Result<Connection, ConnectError> {
     let without_tpu = match (&report.tpu, tpu_obstacle(report)) {
         (Some(tpu), None) => {
@@ -64,7 +64,7 @@ pub fn connect(report: &Report, support: Support, require: bool) -> Result<Conne
     Ok(Connection { device: "cpu".into(), reason: format!("{reason}; using the CPU ({})", report.cpu) })
 }
 
-/// Why the TPU that was found cannot be used.
+/// The reason why the TPU that was found cannot be used.
 fn tpu_obstacle(report: &Report) -> Option<String> {
     let Tpu { name, chips, .. } = report.tpu.as_ref()?;
     if chips.is_none() {

@@ -1,4 +1,4 @@
-//! The CPU: how many cores this process may use, what vector units they have, and how much memory there is.
+//! Detects the CPU: the cores that this process may use, their vector units, and the memory.
 
 use crate::finding::Finding;
 use crate::machine::{Tree, field};
@@ -23,20 +23,20 @@ const SIMD: &[(&str, &str)] = &[
 /// The CPU, which every machine has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// As the CPU calls itself.
+    /// The model name that the CPU reports.
     pub model: String,
     /// The logical cores that this process may use, at least 1.
     pub cores: usize,
-    /// Its vector extensions, narrowest first.
+    /// The CPU's vector extensions, narrowest first.
     pub simd: Vec<String>,
-    /// The machine's memory; none if unknown.
+    /// The machine's memory, in bytes; none if unknown.
     pub memory_bytes: Option<u64>,
-    /// The lowest limit of this process' cgroups, where it is below the machine's memory.
+    /// The lowest memory limit of this process' cgroups, in bytes; none unless it is below the machine's memory.
     pub memory_limit_bytes: Option<u64>,
 }
 
 impl fmt::Display for Cpu {
-    /// `2 cores, AVX2, 23.4 GiB`
+    /// Writes a text such as `2 cores, AVX2, 23.4 GiB`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} core{}", self.cores, if self.cores == 1 { "" } else { "s" })?;
         if let Some(widest) = self.simd.last() {
@@ -51,7 +51,7 @@ impl fmt::Display for Cpu {
 }
 
 impl Cpu {
-    /// `23.4 GiB`, `limited to 12 GiB of 23.4 GiB`
+    /// The memory as text, such as `23.4 GiB` or `limited to 12 GiB of 23.4 GiB`.
     pub(crate) fn memory_text(&self) -> String {
         match (self.memory_limit_bytes, self.memory_bytes) {
             (Some(limit), Some(memory)) => format!("limited to {} of {}", precise_bytes(limit), precise_bytes(memory)),
@@ -78,7 +78,7 @@ pub(crate) fn detect(tree: &Tree<'_>, findings: &mut Vec<Finding>) -> Cpu {
     cpu
 }
 
-/// The cores that this process may run on, and no more than its cgroups grant.
+/// The number of cores that this process may run on, limited by its cgroups.
 fn cores(tree: &Tree<'_>, cpuinfo: &str) -> usize {
     let status = tree.text("/proc/self/status").unwrap_or_default();
     let allowed = field(&status, "Cpus_allowed_list").and_then(count_list);
@@ -94,7 +94,7 @@ fn simd(cpuinfo: &str) -> Vec<String> {
     SIMD.iter().filter(|(flag, _)| has(flag)).map(|(_, name)| (*name).to_owned()).collect()
 }
 
-/// How many numbers `0-3,8` names.
+/// The number of entries in a list of ranges such as `0-3,8`.
 fn count_list(list: &str) -> Option<usize> {
     list.split(',').try_fold(0_usize, |count, part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

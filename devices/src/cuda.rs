@@ -1,5 +1,5 @@
-//! CUDA devices, as NVIDIA's driver shows them in `/proc` and `/dev`. Neither the driver library nor a device is
-//! opened here, so the memory stays unknown until [`fill_in_memory`] asks the driver's own program.
+//! Detects CUDA devices from what NVIDIA's driver shows in `/proc` and `/dev`. Detection opens neither the driver library nor a
+//! device, so the memory stays unknown until [`fill_in_memory`] asks the driver's own program.
 
 use crate::finding::Finding;
 use crate::machine::{Machine, Tree, field, numbered};
@@ -12,19 +12,19 @@ const UNKNOWN_MODEL: &str = "NVIDIA GPU";
 /// A CUDA device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CudaDevice {
-    /// The index that CUDA gives it, if CUDA orders by bus.
+    /// The device's index in CUDA, if CUDA orders devices by bus.
     pub index: usize,
-    /// The model.
+    /// The device's model.
     pub name: String,
-    /// Its address on the PCI bus; none if unknown.
+    /// The device's address on the PCI bus; none if unknown.
     pub address: Option<String>,
-    /// Its memory; none if unknown.
+    /// The device's memory, in bytes; none if unknown.
     pub memory_bytes: Option<u64>,
     /// The driver's version; none if unknown.
     pub driver: Option<String>,
 }
 
-/// The devices that CUDA would show to this process, or why there are none.
+/// The devices that CUDA would show to this process, and the reason if there are none.
 pub(crate) fn detect(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Finding>) -> (Vec<CudaDevice>, String) {
     let version = tree.text(&format!("{DRIVER}/version"));
     let driver = version.as_deref().and_then(driver_version);
@@ -68,16 +68,16 @@ pub(crate) fn detect(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Find
     (visible.into_iter().enumerate().map(device).collect(), String::new())
 }
 
-/// A device in the driver's list.
+/// A device in the list of NVIDIA's driver.
 #[derive(Clone)]
 struct Listed {
     model: String,
-    /// The number of its node.
+    /// The minor number of the device's node.
     minor: Option<usize>,
     address: Option<String>,
 }
 
-/// The driver's list, by bus address.
+/// The devices in the driver's list, by bus address.
 fn listed(tree: &Tree<'_>) -> Vec<Listed> {
     let folder = format!("{DRIVER}/gpus");
     let information = |address: &String| {
@@ -89,8 +89,8 @@ fn listed(tree: &Tree<'_>) -> Vec<Listed> {
     tree.names(&folder).iter().filter_map(information).collect()
 }
 
-/// `CUDA_VISIBLE_DEVICES` selects and orders devices by index, up to the first index that does not exist. An empty value
-/// hides all devices.
+/// Applies `CUDA_VISIBLE_DEVICES`, which selects and orders devices by index, up to the first index that does not exist. An empty
+/// value hides all devices.
 fn visible(machine: &Machine, usable: Vec<Listed>, findings: &mut Vec<Finding>) -> Vec<Listed> {
     const VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
     let Some(value) = machine.environment.get(VARIABLE) else {
@@ -120,12 +120,12 @@ fn devices(count: usize) -> String {
     format!("{count} CUDA device{}", if count == 1 { "" } else { "s" })
 }
 
-/// Fills in the memory of devices. Where `nvidia-smi` is missing or gives no answer, it stays unknown.
+/// Fills in the memory of devices. Where `nvidia-smi` is missing or gives no answer, the memory stays unknown.
 pub(crate) fn fill_in_memory(devices: &mut [CudaDevice]) {
     if devices.is_empty() {
         return;
     }
-    // The table says `unknown` where there is no answer.
+    // Without an answer the table shows the memory as `unknown`.
     if let Ok(totals) = nvidia::total_bytes() {
         assign_memory(&totals, devices);
     }
@@ -134,7 +134,7 @@ pub(crate) fn fill_in_memory(devices: &mut [CudaDevice]) {
 fn assign_memory(totals: &[(String, u64)], devices: &mut [CudaDevice]) {
     for device in devices {
         let own = device.address.as_ref().map(|address| address.to_ascii_lowercase());
-        // The domain of an address has eight digits there, and four in /proc.
+        // The domain of an address has eight digits in `nvidia-smi`, and four in /proc.
         let total = totals.iter().find(|(address, _)| own.as_ref().is_some_and(|own| address.ends_with(own)));
         device.memory_bytes = total.map(|(_, bytes)| *bytes).or(device.memory_bytes);
     }

@@ -1,18 +1,18 @@
-//! One thing that was looked at, with its texts on one line each. Everything that looks at a machine makes these.
+//! A finding: one detail of a machine that was examined, with texts of one line each. Every detector makes findings.
 
 use serde::{Deserialize, Serialize};
 
-/// Longer values are cut: an environment variable may hold anything.
+/// The greatest number of characters that are shown of a value, since an environment variable may hold any text.
 const SHOWN_CHARS: usize = 80;
 
-/// One thing that was looked at.
+/// One detail of a machine that was examined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Where detection looked: a variable, a path, an option.
+    /// The source of the finding: a variable, a path or an option.
     pub source: String,
-    /// What is there, on one line.
+    /// The content of the source, on one line.
     pub found: String,
-    /// What follows from it.
+    /// The conclusion from the content.
     pub meaning: String,
 }
 
@@ -22,12 +22,12 @@ impl Finding {
     }
 }
 
-/// Text of several lines on one line, with bars between them.
+/// A text of several lines as one line, with bars between the parts.
 pub(crate) fn one_line(text: &str) -> String {
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" | ")
 }
 
-/// The text on one line, cut where it gets long.
+/// The text on one line, cut where it is too long.
 pub(crate) fn shown(text: &str) -> String {
     let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN_CHARS).collect();
     if text.chars().nth(SHOWN_CHARS).is_some() {

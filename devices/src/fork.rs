@@ -1,28 +1,28 @@
-//! Which process has opened an accelerator. Its threads and contexts exist in that process alone, and not in the copies
-//! that a fork makes. Looks at no device itself: whoever opens one calls [`opened`].
+//! Records which process has opened an accelerator. The accelerator's threads and contexts exist in that process alone, and not in
+//! its forks. This module opens no device: the code that opens one calls [`opened`].
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The process that first opened an accelerator; 0 if none has. A fork copies it.
+/// The process id of the first process that opened an accelerator; 0 if there is none. A fork copies the number.
 static OPENED_BY: AtomicU32 = AtomicU32::new(0);
 
-/// This process is a fork of one that had opened an accelerator.
+/// The error in a process that is a fork of one that had opened an accelerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this process forked from process {opened_by}, which had opened an accelerator, and no copy of that process can use \
      one; open it in a new process: in a notebook, %undo to before it was opened, or restart the kernel"
 )]
 pub struct Forked {
-    /// The process that opened it.
+    /// Process id of the process that opened the accelerator.
     pub opened_by: u32,
 }
 
-/// Notes that this process has opened an accelerator.
+/// Records that this process has opened an accelerator.
 pub fn opened() {
     OPENED_BY.store(std::process::id(), Ordering::Relaxed);
 }
 
-/// Whether this process itself has opened an accelerator, so that a copy of it would lose what is there.
+/// Whether this process itself has opened an accelerator, so that a fork of it could not use the accelerator.
 pub fn is_open() -> bool {
     OPENED_BY.load(Ordering::Relaxed) == std::process::id()
 }
@@ -30,7 +30,7 @@ pub fn is_open() -> bool {
 /// Checks that this process may open or use an accelerator.
 ///
 /// # Errors
-/// If it is a fork of a process that had opened one.
+/// If this process is a fork of one that had opened an accelerator.
 pub fn check() -> Result<(), Forked> {
     check_as(OPENED_BY.load(Ordering::Relaxed), std::process::id())
 }

@@ -6,17 +6,17 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why a plugin cannot be opened together with other processes.
+/// The reason why a plugin cannot be opened together with other processes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JointError {
-    /// The processes do not meet.
+    /// The processes cannot connect to each other.
     #[error(transparent)]
     Workers(#[from] StrategyError),
     /// The plugin does not load or open.
     #[error(transparent)]
     Plugin(#[from] PjrtError),
-    /// The plugin has opened devices of other processes than those of the cluster.
+    /// The plugin has opened devices of a different number of processes than the cluster has.
     #[error(
         "{plugin} has opened devices of {found} processes for a cluster of {workers}; use a plugin that computes over several \
          processes, such as CUDA's, or replicas on the first core of each: Strategy::on(…).across(…)"
@@ -24,24 +24,24 @@ pub enum JointError {
     Processes {
         /// The plugin's library.
         plugin: PathBuf,
-        /// The processes whose devices there are.
+        /// The number of processes that have devices.
         found: usize,
-        /// Those of the cluster.
+        /// The number of workers of the cluster.
         workers: usize,
     },
 }
 
-/// Loads a plugin and opens its devices together with those of the other workers of a cluster, which call this at the same time.
-/// [`Client::all_devices`] are those of all of them, and [`Client::devices`] those of this process.
+/// Loads a plugin and opens its devices together with the other workers of a cluster, which call this at the same time.
+/// [`Client::all_devices`] are the devices of all workers, and [`Client::devices`] the devices of this process.
 ///
-/// The first worker listens at its address for as long as the client lives, so it must end last, and no strategy over memory can use
-/// this address meanwhile. libtpu finds the other processes by itself, from its environment, and gets no options.
+/// The first worker listens at its address for as long as the client lives, so it must end last, and no strategy that reduces values
+/// over TCP can use this address meanwhile. libtpu finds the other processes by itself, from its environment, and gets no options.
 ///
 /// # Errors
 /// If a worker is missing, or the plugin does not open for so many processes.
 pub fn open_jointly(plugin: &Path, cluster: &Cluster) -> Result<Client, JointError> {
     let loaded = Plugin::load(plugin)?;
-    // Recorded also if no client opens, because the plugin may have started threads.
+    // The opening is recorded even if no client opens, because the plugin may have started threads.
     fork::opened();
     let store = Arc::new(Store::open(cluster)?);
     let workers = cluster.workers().len();
@@ -58,7 +58,7 @@ pub fn open_jointly(plugin: &Path, cluster: &Cluster) -> Result<Client, JointErr
     }
 }
 
-/// libtpu takes no option that it does not know.
+/// Whether the plugin is libtpu, which refuses options that it does not know.
 fn is_libtpu(plugin: &Path) -> bool {
     plugin.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libtpu"))
 }

@@ -1,9 +1,9 @@
-//! Which accelerators a machine has, and which one a notebook is to use.
+//! Detects the accelerators of a machine, and chooses the one that a notebook uses.
 //!
-//! [`detect`] looks and [`connect`] chooses; [`pjrt`] drives an accelerator, and [`probe`] tries whether it can be
-//! driven. Looking means reading `/sys`, `/proc`, `/dev`, the environment and, on Google Cloud, one answer of the
-//! metadata server. It opens no device and loads no driver library, so the cell process stays as it is. All files that it
-//! reads lie below [`Machine::root`], so that a folder can describe any machine.
+//! [`detect`] examines the machine and [`connect`] chooses a device; [`pjrt`] drives an accelerator, and [`probe`] tries whether
+//! an accelerator can be driven. Detection reads `/sys`, `/proc`, `/dev`, the environment and, on Google Cloud, one answer of the
+//! metadata server. Detection opens no device and loads no driver library, so the cell process stays as it is. All files that
+//! detection reads lie below [`Machine::root`], so that a folder can describe any machine.
 //!
 //! ```
 //! use ferrotune_devices::{Machine, Support, connect, detect};
@@ -47,10 +47,10 @@ pub use strategy::{
 };
 pub use tpu::{Generation, Tpu};
 
-/// Looks for TPUs, CUDA devices and the CPU. `tpu` is a TPU's name or `local`, as `%tpu_connect --tpu` has it.
+/// Detects TPUs, CUDA devices and the CPU. `tpu` is a TPU's name or `local`, as in `%tpu_connect --tpu`.
 ///
-/// Never fails: a file that cannot be read becomes a finding. Takes about a millisecond, and at most a second more where
-/// it asks the metadata server.
+/// Detection never fails: a file that cannot be read becomes a finding. It takes about a millisecond, and at most a second more
+/// for a question to the metadata server.
 pub fn detect(machine: &Machine, tpu: Option<&str>) -> Report {
     let tree = machine::Tree::new(&machine.root);
     let mut findings = Vec::new();

@@ -1,4 +1,4 @@
-//! A machine as detection sees it: a folder, an environment and possibly a metadata server.
+//! A machine as detection reads it: a folder, an environment and possibly a metadata server.
 
 use crate::finding::Finding;
 use std::cell::RefCell;
@@ -6,26 +6,26 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The address of Google's metadata server: outside Google Cloud, to look up its name may take any time.
+/// The address of Google's metadata server. It is not looked up by name, because outside Google Cloud the look-up may take any time.
 const METADATA_ADDRESS: &str = "169.254.169.254";
 
-/// A machine to look at.
+/// A machine that detection examines.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// The folder that holds `sys`, `proc` and `dev`; absolute paths in the environment are looked up below it too.
+    /// The folder that contains `sys`, `proc` and `dev`; absolute paths in the environment are also resolved below this folder.
     pub root: PathBuf,
     /// The environment variables. An empty value counts as absent.
     pub environment: BTreeMap<String, String>,
-    /// Where the metadata server is. It is asked only where something points to Google Cloud.
+    /// The metadata server, which is asked only if a detail of the machine suggests Google Cloud.
     pub metadata: Metadata,
 }
 
 /// Whether the metadata server may be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Metadata {
-    /// Never.
+    /// The metadata server is never asked.
     Skip,
-    /// At this IP address, with `:port` if that is not 80.
+    /// The IP address of the metadata server, with `:port` if the port is not 80.
     Host(String),
 }
 
@@ -50,7 +50,7 @@ impl Machine {
     }
 }
 
-/// Reads files below the machine's root. A file that is there and cannot be read becomes a finding.
+/// A reader of files below the machine's root. A file that exists and cannot be read becomes a finding.
 pub(crate) struct Tree<'a> {
     root: &'a Path,
     problems: RefCell<Vec<Finding>>,
@@ -74,7 +74,7 @@ impl<'a> Tree<'a> {
         self.text(&path.to_string_lossy())
     }
 
-    /// A small file's text, without the blanks around it.
+    /// A small file's text, without the white space around it.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
         let bytes = self.present(path, std::fs::read(self.path(path)))?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
@@ -93,7 +93,7 @@ impl<'a> Tree<'a> {
         names
     }
 
-    /// Where the links in a folder lead to. Of other users' processes nobody may know.
+    /// The targets of the links in a folder; empty where this user may not read them, as for other users' processes.
     pub(crate) fn links(&self, path: &str) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.path(path)) else {
             return Vec::new();

@@ -1,45 +1,45 @@
-//! What a plugin is, and the devices that it has opened, as data. Opens none.
+//! The identity of a plugin and the devices that it has opened, as data. This module opens no device.
 
 use crate::pjrt::{Named, Value};
 use ferrotune_machine::format::precise_bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What a plugin is.
+/// The identity of a plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Identity {
     /// Version of PJRT's interface.
     pub api: (i32, i32),
-    /// Its attributes.
+    /// The plugin's attributes.
     pub attributes: Vec<Named>,
 }
 
-/// A plugin and its devices, as they were while they were open.
+/// A plugin and its devices, described while they were open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Opened {
     /// The plugin.
     pub identity: Identity,
     /// The platform's name, such as `tpu`.
     pub platform: String,
-    /// Its version, on one line.
+    /// The platform's version, on one line.
     pub version: String,
     /// The devices that this machine can use; on a TPU, its cores.
     pub devices: Vec<OpenDevice>,
 }
 
-/// One device that was open.
+/// A device, described while it was open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenDevice {
-    /// Its number.
+    /// The device's number.
     pub id: i32,
-    /// The vendor's name for it, such as `TPU v5 lite`.
+    /// The vendor's name for the kind of device, such as `TPU v5 lite`.
     pub kind: String,
-    /// Its memory; none if the plugin does not report it.
+    /// The device's memory, in bytes; none if the plugin does not report it.
     pub memory_bytes: Option<u64>,
 }
 
 impl fmt::Display for Identity {
-    /// `PJRT 0.116, StableHLO 1.23.0`
+    /// Writes a text such as `PJRT 0.116, StableHLO 1.23.0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "PJRT {}.{}", self.api.0, self.api.1)?;
         let stablehlo = self.attributes.iter().find(|named| named.name == "stablehlo_current_version");
@@ -52,7 +52,7 @@ impl fmt::Display for Identity {
 }
 
 impl fmt::Display for Opened {
-    /// `4 × TPU v5 lite with 15.75 GiB each (PJRT 0.116, …; TFRT TPU v5 lite | Built on …)`
+    /// Writes a text such as `4 × TPU v5 lite with 15.75 GiB each (PJRT 0.116, …; TFRT TPU v5 lite | Built on …)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = self.devices.first();
         write!(f, "{} × {}", self.devices.len(), first.map_or("nothing", |device| &device.kind))?;

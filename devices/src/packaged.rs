@@ -1,24 +1,24 @@
-//! Finds the plugins that come as Python packages. Never loads one: libtpu can hang for minutes on a machine without a chip.
+//! Finds plugins that are installed as Python packages. It never loads one: libtpu can hang for minutes on a machine without a chip.
 
 use crate::finding::Finding;
 use crate::machine::{Machine, Tree};
 use std::path::{Path, PathBuf};
 
-/// A plugin that comes as a Python package.
+/// A plugin that is distributed as a Python package.
 pub(crate) struct Packaged {
-    /// What messages call it.
+    /// The plugin's name in messages.
     pub(crate) name: &'static str,
-    /// The package.
+    /// The name of the Python package.
     package: &'static str,
-    /// The library's path among the packages.
+    /// The library's path below the folder of Python packages.
     file: &'static str,
-    /// The variable that names the library.
+    /// The environment variable that may name the library.
     variable: &'static str,
-    /// What it is for.
+    /// The purpose of the plugin, for messages.
     purpose: &'static str,
 }
 
-/// Google's driver of TPUs.
+/// Google's driver of TPUs, libtpu.
 pub(crate) const LIBTPU: Packaged = Packaged {
     name: "libtpu",
     package: "libtpu",
@@ -36,33 +36,33 @@ const XLA_CPU: Packaged = Packaged {
     purpose: "needed to compile for the CPU",
 };
 
-/// Where Python is installed besides `VIRTUAL_ENV`, `CONDA_PREFIX` and `~/.local`: Colab and Kaggle use the first,
-/// distributions the second, Deep Learning VMs the third. Each holds `lib/python3*/{site,dist}-packages`.
+/// The prefixes of Python installations besides `VIRTUAL_ENV`, `CONDA_PREFIX` and `~/.local`: Colab and Kaggle use the first,
+/// distributions the second, Deep Learning VMs the third. Each contains `lib/python3*/{site,dist}-packages`.
 const PYTHON_PREFIXES: [&str; 3] = ["/usr/local", "/usr", "/opt/conda"];
 
-/// A device's plugin is not on this machine.
+/// The reason why a device's plugin cannot be found on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoPlugin {
-    /// Its Python package is not installed.
+    /// The plugin's Python package is not installed.
     #[error("{name} is not installed, and it is {purpose}; pip install {package}, or set {variable}")]
     NotInstalled {
-        /// The plugin.
+        /// The plugin's name.
         name: &'static str,
-        /// What it is for.
+        /// The purpose of the plugin.
         purpose: &'static str,
-        /// Its Python package.
+        /// The name of the Python package.
         package: &'static str,
         /// The variable that may name the library.
         variable: &'static str,
     },
-    /// No file has this name.
+    /// The path is not a file.
     #[error("{path} is not a file; name cpu, or the library of a PJRT plugin")]
     NoFile {
         /// The path.
         path: PathBuf,
     },
-    /// The device is not one of a plugin.
+    /// The name is not a name of a plugin's device.
     #[error("{device} is no device of a plugin; those are tpu, xla:cpu and xla:FILE")]
     NotOfAPlugin {
         /// The device's name.
@@ -73,7 +73,7 @@ pub enum NoPlugin {
 /// The plugin of a device by its name: `tpu`, `xla:cpu`, or `xla:` and the path of a plugin's library.
 ///
 /// # Errors
-/// If it is not on this machine.
+/// If the plugin is not on this machine.
 pub fn find_plugin(machine: &Machine, device: &str) -> Result<PathBuf, NoPlugin> {
     let tree = Tree::new(&machine.root);
     match device.split_once(':').unwrap_or((device, "0")) {
@@ -95,7 +95,7 @@ pub fn name_of_plugin(plugin: &str) -> Result<String, NoPlugin> {
         return Ok("xla:cpu".to_owned());
     }
     let path = Path::new(plugin);
-    // A path relative to the folder of the notebook is not one relative to that of a trial.
+    // A relative path would name another file in the folder of a trial than in the folder of the notebook.
     match path.canonicalize() {
         Ok(path) if path.is_file() => Ok(format!("xla:{}", path.display())),
         _ => Err(NoPlugin::NoFile { path: path.to_owned() }),
@@ -103,7 +103,7 @@ pub fn name_of_plugin(plugin: &str) -> Result<String, NoPlugin> {
 }
 
 impl Packaged {
-    /// The library, if it is installed.
+    /// Path of the plugin's library, if the plugin is installed.
     pub(crate) fn find(&self, machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Finding>) -> Option<PathBuf> {
         let name = self.name;
         if let Some(path) = machine.variable(self.variable) {

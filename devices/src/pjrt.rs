@@ -1,12 +1,12 @@
-//! Accelerators through their PJRT plugins: a shared library that exports `GetPjrtApi`, such as libtpu.
+//! Drives accelerators through their PJRT plugins: shared libraries that export `GetPjrtApi`, such as libtpu.
 //!
-//! PJRT's C interface is a table of functions that only ever grows. Each takes one structure that begins with its own
-//! size. These bindings name the functions by their place in that table, and make every structure longer than in any known
-//! version, filled with zeros. So one build works with old and new plugins (0.69 and 0.116 in `tests/test_devices.py`).
+//! PJRT's C interface is a table of functions to which versions only add. Each function takes one structure that begins with the
+//! structure's size. These bindings identify the functions by their index in the table, and make every structure longer than in any
+//! known version, filled with zeros. So one build works with old and new plugins (0.69 and 0.116 in `tests/test_devices.py`).
 //! The interface is `xla/pjrt/c/pjrt_c_api.h` in OpenXLA.
 //!
-//! A plugin may hang or abort the process that loads it: [`crate::probe`] tries an unknown one in a child process. A
-//! plugin is never unloaded, since it starts threads that nothing ends.
+//! A plugin may hang or abort the process that loads it: [`crate::probe`] tries an unknown plugin in a child process. A
+//! plugin is never unloaded, since it starts threads that never end.
 
 mod abi;
 mod api;

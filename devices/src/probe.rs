@@ -1,7 +1,7 @@
-//! Tries plugins in a child process with a deadline: a plugin that hangs, aborts or is killed is an error, and never costs
+//! Tries plugins in a child process with a deadline: a plugin that hangs, aborts or is killed is an error, and never harms
 //! the notebook.
 //!
-//! The child is this crate's [`child::main`], reached through a program that was built with it: `ferrotune probe`.
+//! The child runs this crate's [`child::main`], which the program `ferrotune probe` calls.
 
 mod answers;
 pub mod child;
@@ -22,26 +22,26 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How often the caller is asked whether to stop.
+/// The interval at which the caller is asked whether to stop.
 const TICK: Duration = Duration::from_millis(50);
-/// How long a child may take to end. A process that holds a TPU may release it on SIGTERM, and may fail to on SIGKILL.
-/// Shorter than the 2 s after which an interrupted cell is ended.
+/// The time that a child has to end. A process that holds a TPU may release it on SIGTERM, and may fail to release it on SIGKILL.
+/// This is shorter than the 2 s after which an interrupted cell is killed.
 const GRACE: Duration = Duration::from_millis(1500);
-/// How much of the end of a child's standard error is kept.
+/// The number of characters that are kept from the end of a child's standard error.
 const LAST_WORDS_CHARS: usize = 400;
 
-/// How plugins are tried.
+/// The settings with which plugins are tried.
 #[derive(Clone, Copy)]
 pub struct Probe<'a> {
     /// The program whose subcommand `probe` is [`child::main`].
     pub program: &'a Path,
-    /// How long an answer may take.
+    /// The longest time for an answer.
     pub deadline: Duration,
-    /// Called about every 50 ms; `true` ends the child.
+    /// A function that is called about every 50 ms; if it returns `true`, the child is ended.
     pub stop: &'a dyn Fn() -> bool,
 }
 
-/// Why a plugin gave no answer.
+/// The reason why a trial of a plugin gave no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProbeError {
@@ -50,19 +50,19 @@ pub enum ProbeError {
     Start {
         /// The program.
         program: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
-    /// There was no answer in time, and the child was ended.
+    /// The child gave no answer in time, and was ended.
     #[error(
         "{plugin} did not answer within {seconds} s and was ended; is the device in use by another process?{words}"
     )]
     Hung {
         /// The plugin.
         plugin: PathBuf,
-        /// The time that it had.
+        /// The time that the child had, in seconds.
         seconds: u64,
-        /// The end of its standard error, after a colon.
+        /// The end of the child's standard error, after a colon.
         words: String,
     },
     /// The child ended without an answer.
@@ -70,20 +70,20 @@ pub enum ProbeError {
     Died {
         /// The plugin.
         plugin: PathBuf,
-        /// By which signal, or with which status.
+        /// The signal that ended the child, or its exit status.
         how: String,
-        /// The end of its standard error, after a colon.
+        /// The end of the child's standard error, after a colon.
         words: String,
     },
-    /// The plugin answered that it cannot.
+    /// The plugin has refused the operation.
     #[error("{plugin}: {reason}")]
     Refused {
         /// The plugin.
         plugin: PathBuf,
-        /// Its reason.
+        /// The plugin's reason.
         reason: String,
     },
-    /// The caller asked to stop.
+    /// The caller interrupted the trial.
     #[error("{plugin} was still being tried when it was interrupted")]
     Interrupted {
         /// The plugin.
@@ -94,16 +94,16 @@ pub enum ProbeError {
     Garbled {
         /// The program.
         program: PathBuf,
-        /// Why it cannot be read.
+        /// The reason why the answer cannot be read.
         reason: String,
     },
 }
 
 impl Probe<'_> {
-    /// Loads a plugin and asks for its versions. No device is opened.
+    /// Loads a plugin and reads its versions. No device is opened.
     ///
     /// # Errors
-    /// Those of [`ProbeError`].
+    /// A [`ProbeError`].
     pub fn identify(&self, plugin: &Path) -> Result<Identity, ProbeError> {
         self.ask(&Request { plugin: plugin.to_owned(), task: Task::Identify })
     }
@@ -111,24 +111,24 @@ impl Probe<'_> {
     /// Opens the devices of a plugin, and closes them.
     ///
     /// # Errors
-    /// Those of [`ProbeError`].
+    /// A [`ProbeError`].
     pub fn open(&self, plugin: &Path) -> Result<Opened, ProbeError> {
         self.ask(&Request { plugin: plugin.to_owned(), task: Task::Open })
     }
 
-    /// Compiles a StableHLO module for devices by name that need not be here.
+    /// Compiles a StableHLO module for devices by name, which this machine need not have.
     ///
     /// # Errors
-    /// Those of [`ProbeError`]. That the program does not fit the memory is no error.
+    /// A [`ProbeError`]. A program that does not fit the memory is no error.
     pub fn check(&self, plugin: &Path, topology: &str, module: Module) -> Result<Check, ProbeError> {
         let task = Task::Check { topology: topology.to_owned(), module };
         self.ask(&Request { plugin: plugin.to_owned(), task })
     }
 
-    /// Computes on the first device of a plugin and compares with plain arithmetic.
+    /// Computes on the first device of a plugin and compares the results with plain arithmetic.
     ///
     /// # Errors
-    /// Those of [`ProbeError`]. Wrong results are no error.
+    /// A [`ProbeError`]. Wrong results are no error.
     pub fn self_test(&self, plugin: &Path) -> Result<SelfTest, ProbeError> {
         self.ask(&Request { plugin: plugin.to_owned(), task: Task::SelfTest })
     }
@@ -173,12 +173,12 @@ impl Probe<'_> {
     }
 }
 
-/// A running child. Dropped, it is killed with all that it has started.
+/// A running child process, which is killed on drop together with all processes that it has started.
 struct Running {
     child: Child,
-    /// Receives one line, or disconnects if the child closes its output without one.
+    /// A channel that receives the answer line, or disconnects if the child closes its output without an answer.
     answer: Receiver<String>,
-    /// The end of its standard error, once that is closed.
+    /// A channel that receives the end of the child's standard error, once the child has closed it.
     errors: Receiver<String>,
     status: Option<ExitStatus>,
 }
@@ -190,7 +190,7 @@ impl Running {
         command.env("RUST_BACKTRACE", "0");
         machine_child::loud_drivers(&mut command);
         if request.task.leaves_devices_alone() {
-            // Without these libtpu waits minutes for a metadata server, and refuses beside a process that has the chip.
+            // Without these variables libtpu waits minutes for a metadata server, and refuses to run beside a process that has the chip.
             command.env("TPU_SKIP_MDS_QUERY", "1").env("ALLOW_MULTIPLE_LIBTPU_LOAD", "1");
         }
         let mut child = command.spawn()?;
@@ -199,7 +199,7 @@ impl Running {
         let (sender, answer) = mpsc::channel();
         std::thread::spawn(move || {
             let mut line = String::new();
-            // A line without its end is not an answer; the caller then sees a disconnected channel.
+            // A line without a line end is not an answer; the caller then finds a disconnected channel.
             if let Some(stdout) = stdout
                 && BufReader::new(stdout).read_line(&mut line).is_ok()
                 && line.ends_with('\n')
@@ -209,10 +209,10 @@ impl Running {
             }
         });
         let (errors_sender, errors) = mpsc::channel();
-        // Nobody receives it if the child has answered.
+        // The send fails if the caller already has the answer and does not need the text.
         std::thread::spawn(move || errors_sender.send(stderr.map(tail).unwrap_or_default()).is_ok());
         let running = Running { child, answer, errors, status: None };
-        // A child that has ended already is noticed when no answer comes.
+        // A child that has already ended is noticed later, when no answer comes.
         if let Some(mut stdin) = stdin
             && let Err(error) =
                 serde_json::to_vec(request).map_err(io::Error::from).and_then(|json| stdin.write_all(&json))
@@ -242,7 +242,7 @@ impl Running {
         }
     }
 
-    /// Waits until it has ended, and reaps it; none where it still runs after `limit`.
+    /// Waits until the child has ended, and reaps it; returns none if it still runs after `limit`.
     fn wait(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
         if self.status.is_none() {
             self.status = machine_child::wait(&mut self.child, limit)?;
@@ -250,10 +250,10 @@ impl Running {
         Ok(self.status)
     }
 
-    /// The end of its standard error, on one line after a colon; empty if there is nothing on it.
+    /// The end of the child's standard error, on one line after a colon; empty if the child has written nothing.
     fn last_words(&mut self) -> String {
         self.kill(Signal::KILL);
-        // A process that its driver holds keeps its standard error open.
+        // A process that its driver blocks keeps its standard error open.
         let text = self.errors.recv_timeout(GRACE).unwrap_or_default();
         if text.is_empty() { text } else { format!(": {text}") }
     }
@@ -264,14 +264,14 @@ impl Drop for Running {
         self.kill(Signal::KILL);
         match self.wait(GRACE) {
             Ok(Some(_)) => {}
-            // Its driver holds it; to wait for it would hang this process, too.
+            // The device's driver blocks the child; a wait for it would block this process, too.
             Ok(None) => eprintln!("ferrotune: process {} that tried a plugin does not end", self.child.id()),
             Err(error) => eprintln!("ferrotune: the process that tried a plugin cannot be reaped: {error}"),
         }
     }
 }
 
-/// The end of a text, on one line.
+/// The end of a child's standard error, on one line.
 fn tail(stderr: impl io::Read) -> String {
     let mut kept = Vec::new();
     let mut stderr = BufReader::new(stderr);

@@ -1,4 +1,4 @@
-//! The result of looking at a machine, as data and as tables.
+//! The report on a machine, as data and as tables.
 
 use crate::finding::Finding;
 use crate::probe::ProbeError;
@@ -8,37 +8,37 @@ use ferrotune_machine::format::precise_bytes;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// All that is known about a machine's devices.
+/// The report on a machine's devices.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// Everything looked at, in order.
+    /// All findings, in the order of detection.
     pub findings: Vec<Finding>,
     /// The TPU, if there is one.
     pub tpu: Option<Tpu>,
-    /// Why there is no TPU; empty if there is one.
+    /// The reason why there is no TPU; empty if there is one.
     pub no_tpu: String,
-    /// The library that drives TPUs; it may be there without a TPU, and a TPU without it.
+    /// Path of the library that drives TPUs; a machine may have the library without a TPU, or a TPU without the library.
     pub libtpu: Option<PathBuf>,
-    /// What may keep an attached TPU from being opened, each with its cure.
+    /// Reasons why an attached TPU may fail to open, each with its cure.
     pub tpu_suspects: Vec<String>,
-    /// Why the attached TPU did not open when it was tried, with the cure.
+    /// The reason why the attached TPU failed to open, with the cure.
     pub tpu_failure: Option<String>,
     /// The CUDA devices, by CUDA's own index.
     pub cuda: Vec<CudaDevice>,
-    /// Why there is no CUDA device; empty if there is one.
+    /// The reason why there is no CUDA device; empty if there is one.
     pub no_cuda: String,
     /// The CPU.
     pub cpu: Cpu,
 }
 
 impl Report {
-    /// Fills in the memory of the CUDA devices, for which NVIDIA's driver has 5 s; it stays unknown without an answer.
+    /// Fills in the memory of the CUDA devices. NVIDIA's program has 5 s to answer; without an answer the memory stays unknown.
     pub fn ask_cuda_memory(&mut self) {
         cuda::fill_in_memory(&mut self.cuda);
     }
 
-    /// Notes that the attached TPU does not open, and what to do: what libtpu's message is known to mean, or else every
-    /// suspect.
+    /// Records that the attached TPU failed to open, with the cure: the cure for libtpu's message if it is known, else the cures of
+    /// all suspects.
     pub fn note_tpu_failure(&mut self, failure: &ProbeError) {
         let failure = failure.to_string();
         let cures = match cure_of(&failure) {
@@ -48,7 +48,7 @@ impl Report {
         self.tpu_failure = Some(if cures.is_empty() { failure } else { format!("{failure}; {cures}") });
     }
 
-    /// A line for each device, and the reason for each kind that is absent.
+    /// A table with a line for each device, and the reason for each kind of device that is absent.
     pub fn devices_text(&self) -> String {
         let mut rows = vec![["Device", "Name", "Memory", "Detail"].map(str::to_owned)];
         let Cpu { cores, simd, .. } = &self.cpu;
@@ -97,7 +97,7 @@ fn listed(simd: &[String]) -> String {
     if simd.is_empty() { "no known vector units".to_owned() } else { simd.join(", ") }
 }
 
-/// Columns as wide as their widest cell; the last one is not padded.
+/// A table whose columns are as wide as their widest cell; the last column is not padded.
 fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; COLUMNS] = std::array::from_fn(|column| if column + 1 < COLUMNS { width(column) } else { 0 });

@@ -1,6 +1,6 @@
-//! Compares a device with plain arithmetic: one matmul, and a small network trained for 20 steps.
+//! Compares a device with plain arithmetic: one matrix product, and a small network trained for 20 steps.
 //!
-//! It only compares: [`run`] leaves computing to a [`Compute`].
+//! The self-test only compares: [`run`] lets a [`Compute`] do the computations.
 
 mod mlp;
 mod plugin;
@@ -11,68 +11,68 @@ pub use mlp::{Array, Network};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 
-/// Steps of the training.
+/// The number of training steps.
 pub const STEPS: usize = 20;
-/// Side of the matrices of the matmul.
+/// The number of rows and columns of the matrices.
 pub const SIDE: usize = 256;
-/// The largest relative difference that a result may have. TPUs compute even the highest precision from pieces of bf16.
+/// The largest relative difference of a passing result. TPUs compute even the highest precision from pieces of bf16.
 const TOLERANCE: f64 = 1e-3;
 
-/// Computes on a device.
+/// A device that computes the results of the self-test.
 pub trait Compute {
-    /// Why it could not compute.
+    /// The error of a failed computation.
     type Error;
 
-    /// The product of two matrices of [`SIDE`] rows and columns, the last dimension varying fastest.
+    /// The product of two matrices of [`SIDE`] rows and columns, in row-major order.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     fn multiply(&mut self, a: &[f32], b: &[f32]) -> Result<Computed, Self::Error>;
 
     /// The loss before each of [`STEPS`] steps of gradient descent, starting with this network.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     fn train(&mut self, network: &Network) -> Result<Computed, Self::Error>;
 }
 
-/// A device's results, and how long they took.
+/// The results of a device, with their times.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Computed {
-    /// The values.
+    /// The values of the result.
     pub values: Vec<f32>,
-    /// Time to compile, for devices that compile.
+    /// The time to compile, in seconds; none for devices that do not compile.
     pub compile_s: Option<f64>,
-    /// Time of one run, transfers included, the best of all runs.
+    /// The time of the fastest run, in seconds, transfers included.
     pub run_s: f64,
 }
 
 /// A device's results of the two computations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SelfTest {
-    /// Where it ran, such as `tpu` or `cuda:0`.
+    /// The platform of the device, such as `tpu` or `cuda:0`.
     pub platform: String,
-    /// The device, and all versions.
+    /// The device's name, and all versions.
     pub device: String,
-    /// A product of two matrices in single precision.
+    /// The comparison of a matrix product in single precision.
     pub matmul: Comparison,
-    /// The loss of a two-layer network before each step of gradient descent.
+    /// The comparison of the losses of a two-layer network, before each step of gradient descent.
     pub training: Comparison,
     /// The losses; none where one is not finite.
     pub losses: Vec<Option<f32>>,
-    /// The largest relative difference from candle's losses on the CPU, if they were compared.
+    /// The largest relative difference from candle's losses on the CPU; none if they were not compared.
     pub candle: Option<f64>,
 }
 
 /// A result compared with plain arithmetic in double precision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The largest difference, relative to the largest value; NaN if any value is not finite.
+    /// The largest difference, relative to the largest expected value; NaN if any value is not finite.
     #[serde(deserialize_with = "undefined_or")]
     pub difference: f64,
-    /// Time to compile, for devices that compile.
+    /// The time to compile, in seconds; none for devices that do not compile.
     pub compile_s: Option<f64>,
-    /// Time of one run, transfers included, the best of all runs.
+    /// The time of the fastest run, in seconds, transfers included.
     pub run_s: f64,
     /// The first value.
     #[serde(deserialize_with = "undefined_or")]
@@ -82,15 +82,15 @@ pub struct Comparison {
     pub last: f64,
 }
 
-/// JSON has no NaN and no infinity: they are written as null.
+/// Reads a floating-point number, and NaN for null, since JSON has no NaN and no infinity and null is written for them.
 fn undefined_or<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 impl Comparison {
-    /// Whether it is within the tolerance.
+    /// Whether the difference is within the tolerance.
     pub fn agrees(&self) -> bool {
-        // A NaN agrees with nothing.
+        // A comparison with NaN is false.
         self.difference <= TOLERANCE
     }
 }
@@ -109,7 +109,7 @@ impl SelfTest {
 }
 
 impl fmt::Display for SelfTest {
-    /// Lines for a bug report, the verdict last.
+    /// Writes lines for a bug report, with the verdict last.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "ferrotune {} self-test on {}", env!("CARGO_PKG_VERSION"), self.platform)?;
         writeln!(f, "  devices   {}", self.device)?;
@@ -140,7 +140,7 @@ fn verdict(difference: f64) -> String {
 /// Lets a device compute, and compares the results with plain arithmetic in double precision.
 ///
 /// # Errors
-/// Those of the device. Wrong results are no error.
+/// The errors of the device. Wrong results are no error.
 pub fn run<C: Compute>(platform: &str, device: &str, compute: &mut C) -> Result<SelfTest, C::Error> {
     let matrix = |seed: f64| (0..SIDE * SIDE).map(|index| mlp::wave(index, seed)).collect::<Vec<f64>>();
     let (a, b) = (matrix(0.7), matrix(1.3));
@@ -158,7 +158,7 @@ pub fn run<C: Compute>(platform: &str, device: &str, compute: &mut C) -> Result<
     })
 }
 
-/// Runs it on the first device of a plugin.
+/// Runs the self-test on the first device of a plugin.
 pub(crate) fn run_plugin(client: &Client, opened: &Opened) -> Result<SelfTest, PjrtError> {
     run(&opened.platform, &opened.to_string(), &mut plugin::FirstDevice::of(client)?)
 }
@@ -186,7 +186,7 @@ fn difference(got: &[f64], expected: &[f64]) -> f64 {
     let scale = expected.iter().fold(f64::MIN_POSITIVE, |scale, value| scale.max(value.abs()));
     let worst = |worst: f64, (got, expected): (&f64, &f64)| {
         let difference = (got - expected).abs();
-        // `max` would drop a NaN.
+        // `max` would ignore a NaN.
         if worst.is_nan() || difference.is_nan() { f64::NAN } else { worst.max(difference) }
     };
     got.iter().zip(expected).fold(0.0, worst) / scale

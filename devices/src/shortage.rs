@@ -1,9 +1,9 @@
-//! A program that needs more memory than its device has.
+//! The error for a program that needs more memory than its device has.
 
 use crate::pjrt::MemoryUse;
 use ferrotune_machine::format::precise_bytes;
 
-/// A program was not run, since its device has less memory than it needs.
+/// The error for a program that was not run, since its device has less memory than the program needs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this program needs {} of {} on {device} and was not run; make the batch or the model smaller",
@@ -11,16 +11,16 @@ use ferrotune_machine::format::precise_bytes;
     precise_bytes(*available_bytes)
 )]
 pub struct Shortage {
-    /// The device, as messages call it.
+    /// The device's name in messages.
     pub device: String,
-    /// The most memory at any moment of a run, in bytes.
+    /// The peak of the program's memory during a run, in bytes.
     pub needed_bytes: u64,
     /// The memory of the device, or the budget of the trial, in bytes.
     pub available_bytes: u64,
 }
 
 impl Shortage {
-    /// The shortage of a program that needs so much, if there is one.
+    /// The shortage of a program with this memory use, if the available memory is too small.
     pub fn of(memory: &MemoryUse, device: &str, available_bytes: u64) -> Option<Shortage> {
         let needed_bytes = memory.needed_bytes();
         let shortage = || Shortage { device: device.to_owned(), needed_bytes, available_bytes };

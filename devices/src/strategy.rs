@@ -1,7 +1,7 @@
-//! How a computation is spread over devices, in the terms of TensorFlow's strategies: replicas of one model, each with its
+//! Strategies to spread a computation over devices, in the terms of TensorFlow's strategies: replicas of one model, each with its
 //! part of a batch, average their gradients after every step.
 //!
-//! A [`Strategy`] is a description that any process can use. It knows nothing about models: gradients are slices.
+//! A [`Strategy`] is a description that any process can use. It does not depend on models: gradients are slices.
 
 mod cluster;
 mod error;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use store::{Store, StoreError};
 pub use values::Reduce;
 
-/// Which devices compute together, and how precisely.
+/// The devices that compute together, and the precision of the computation.
 ///
 /// ```
 /// use ferrotune_devices::Strategy;
@@ -43,7 +43,7 @@ pub struct Strategy {
     precision: Precision,
 }
 
-/// The devices of this process.
+/// The devices of a strategy in this process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "strategy", rename_all = "snake_case")]
 enum Devices {
@@ -53,32 +53,32 @@ enum Devices {
     Mirrored {
         devices: Vec<String>,
     },
-    /// Cores of one plugin, which compute as one device.
+    /// The cores of one plugin, which compute as one device.
     Tpu {
         device: String,
         cores: usize,
     },
 }
 
-/// The type in which a model computes. Its variables stay in single precision.
+/// The number type in which a model computes. Its variables stay in single precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Precision {
     /// Single precision.
     #[default]
     F32,
-    /// 16 bits with the range of single precision.
+    /// 16 bits with the exponent range of single precision.
     Bf16,
 }
 
 impl Strategy {
-    /// One device by its name, `cpu` or `cuda:0`: TensorFlow's default strategy.
+    /// A strategy for one device by its name, `cpu` or `cuda:0`: TensorFlow's default strategy.
     pub fn on(device: impl Into<String>) -> Strategy {
         Devices::Default { device: device.into() }.into()
     }
 
-    /// A replica on each of several devices of this machine: TensorFlow's `MirroredStrategy`. A device may be named more
-    /// than once; each replica then computes in a thread of its own.
+    /// A strategy with a replica on each of several devices of this machine: TensorFlow's `MirroredStrategy`. A device may be named
+    /// more than once; each replica then computes in a thread of its own.
     ///
     /// # Errors
     /// If there is no device.
@@ -90,7 +90,7 @@ impl Strategy {
         Ok(Devices::Mirrored { devices }.into())
     }
 
-    /// All cores of a TPU that was opened: TensorFlow's `TPUStrategy`. See [`Strategy::cores`].
+    /// A strategy for all cores of an opened TPU: TensorFlow's `TPUStrategy`. See [`Strategy::cores`].
     ///
     /// # Errors
     /// If the opened platform is not a TPU, or has no cores.
@@ -101,9 +101,9 @@ impl Strategy {
         }
     }
 
-    /// The first cores of a plugin (`tpu`, `xla:cpu`) as one device, over which a batch is spread. A scope runs its closure
-    /// once, with the whole batch: the compiler divides the work. [`Replica::count`] is 1 there, since a program has nothing
-    /// to divide, and [`Strategy::num_replicas_in_sync`] is the number of cores.
+    /// A strategy for the first cores of a plugin (`tpu`, `xla:cpu`) as one device, over which a batch is spread. A scope runs its closure
+    /// once, with the whole batch: the compiler divides the work. [`Replica::count`] is 1 there, since the program itself divides
+    /// nothing, and [`Strategy::num_replicas_in_sync`] is the number of cores.
     ///
     /// ```
     /// use ferrotune_devices::Strategy;
@@ -123,11 +123,11 @@ impl Strategy {
         }
     }
 
-    /// A replica on the CPU of each of several processes, by the `host:port` at which each listens, in the same order
+    /// A strategy with a replica on the CPU of each of several processes, by the `host:port` at which each listens, in the same order
     /// in all of them: TensorFlow's `MultiWorkerMirroredStrategy`. `index` is this process' index in that list.
     ///
     /// # Errors
-    /// Those of [`Cluster::new`].
+    /// The errors of [`Cluster::new`].
     pub fn multi_worker<W: Into<String>>(
         workers: impl IntoIterator<Item = W>,
         index: usize,
@@ -135,27 +135,27 @@ impl Strategy {
         Ok(Strategy::on("cpu").across(Cluster::new(workers, index)?))
     }
 
-    /// The same devices in each process of a cluster. All of them must run the same scopes, with as many devices each.
+    /// The strategy with the same devices in each process of a cluster. All processes must run the same scopes, with as many devices each.
     ///
-    /// The cores of a plugin become one device of all processes: each opens the plugin together with the others, has the same batch,
-    /// and computes the same in the same order. Where a process has opened the plugin alone, it cannot join the others any more.
+    /// The cores of a plugin become one device of all processes: each process opens the plugin together with the others, has the same
+    /// batch, and computes the same in the same order. A process that has already opened the plugin alone cannot join the others.
     #[must_use]
     pub fn across(self, cluster: Cluster) -> Strategy {
         Strategy { cluster: Some(cluster), ..self }
     }
 
-    /// The same devices with another precision.
+    /// The strategy with the same devices and another precision.
     #[must_use]
     pub fn with_precision(self, precision: Precision) -> Strategy {
         Strategy { precision, ..self }
     }
 
-    /// The type in which models compute.
+    /// The number type in which models compute.
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
-    /// The device of each call of a scope's closure in this process.
+    /// The names of this process' devices, one for each call of a scope's closure.
     pub fn devices(&self) -> &[String] {
         match &self.devices {
             Devices::Default { device } | Devices::Tpu { device, .. } => std::slice::from_ref(device),
@@ -163,7 +163,7 @@ impl Strategy {
         }
     }
 
-    /// How many cores of a plugin compute as one device, in each process, if this is [`Strategy::cores`].
+    /// The number of a plugin's cores in each process that compute as one device; none unless this is [`Strategy::cores`].
     pub fn spread(&self) -> Option<usize> {
         match &self.devices {
             Devices::Tpu { cores, .. } => Some(*cores),
@@ -171,12 +171,12 @@ impl Strategy {
         }
     }
 
-    /// The processes that compute together, if there is more than this one.
+    /// The cluster of processes that compute together; none if this process computes alone.
     pub fn cluster(&self) -> Option<&Cluster> {
         self.cluster.as_ref()
     }
 
-    /// How many replicas, or cores of a plugin, take a step together, in all processes, at least 1.
+    /// The number of replicas, or of a plugin's cores, that take a step together, in all processes; at least 1.
     pub fn num_replicas_in_sync(&self) -> usize {
         match &self.devices {
             Devices::Tpu { cores, .. } => cores * self.processes(),
@@ -188,26 +188,26 @@ impl Strategy {
         self.cluster.as_ref().map_or(1, |cluster| cluster.workers().len())
     }
 
-    /// Into how many parts the program divides a batch. Over cores it is the compiler that does so, in all processes.
+    /// The number of parts into which the program divides a batch. Over cores, the compiler divides the batch, in all processes.
     fn parts(&self) -> usize {
         self.devices().len() * self.reducing().map_or(1, |cluster| cluster.workers().len())
     }
 
-    /// The processes with which gradients are averaged. Over cores there is nothing to average.
+    /// The cluster over which gradients are averaged; none for cores, which need no averaging.
     fn reducing(&self) -> Option<&Cluster> {
         self.cluster.as_ref().filter(|_| self.spread().is_none())
     }
 
-    /// Examples of one step over all replicas.
+    /// The number of examples of one step over all replicas.
     pub fn global_batch_size(&self, per_replica: usize) -> usize {
         per_replica * self.num_replicas_in_sync()
     }
 
-    /// Runs a computation once for each replica of this process, at the same time, and returns their results. With one
-    /// replica it runs on the calling thread. Other processes are contacted when values are first reduced.
+    /// Runs a computation once for each replica of this process, at the same time, and returns the results. With one
+    /// replica, the computation runs on the calling thread. Other processes are contacted when values are first reduced.
     ///
     /// # Panics
-    /// If one of the replicas panics, once all have ended.
+    /// If one of the replicas panics, after all have ended.
     pub fn scope<T: Send>(&self, compute: impl Fn(&Replica<'_>) -> T + Sync) -> Vec<T> {
         let count = self.devices().len();
         let round = Round::new(count, self.reducing());
@@ -230,10 +230,10 @@ impl Strategy {
     }
 }
 
-/// The scopes that have begun.
+/// The number of scopes that have begun.
 static SCOPES: AtomicU64 = AtomicU64::new(0);
 
-/// Lets [`Replica::scope`] begin with 0 again. A seed does so, which decides what the replicas of each scope draw.
+/// Resets [`Replica::scope`] to 0. The code that sets a seed calls this, since the scope's number decides what its replicas draw.
 pub fn count_scopes_anew() {
     SCOPES.store(0, Ordering::Relaxed);
 }
@@ -244,10 +244,10 @@ impl From<Devices> for Strategy {
     }
 }
 
-/// One of the replicas that compute together.
+/// A replica, one of several that compute together.
 #[derive(Debug)]
 pub struct Replica<'a> {
-    /// Its number among those of this process.
+    /// The replica's index in this process.
     place: usize,
     scope: u64,
     strategy: &'a Strategy,
@@ -255,38 +255,38 @@ pub struct Replica<'a> {
 }
 
 impl Replica<'_> {
-    /// Its number among the replicas of all processes, from 0; always 0 over the cores of a plugin.
+    /// The replica's index among the replicas of all processes, from 0; always 0 over the cores of a plugin.
     pub fn index(&self) -> usize {
         self.place + self.strategy.reducing().map_or(0, Cluster::index) * self.strategy.devices().len()
     }
 
-    /// How many scopes began before its own, in this process and since [`count_scopes_anew`].
+    /// The number of scopes that began before the replica's own, in this process and since [`count_scopes_anew`].
     pub fn scope(&self) -> u64 {
         self.scope
     }
 
-    /// The name of its device.
+    /// The name of the replica's device.
     pub fn device(&self) -> &str {
         &self.strategy.devices()[self.place]
     }
 
-    /// Into how many parts the program itself divides a batch: the replicas of all processes. 1 over the cores of a plugin, in one
-    /// process or several.
+    /// The number of parts into which the program itself divides a batch: the number of replicas in all processes. It is 1 over the
+    /// cores of a plugin, in one process or several.
     pub fn count(&self) -> usize {
         self.strategy.parts()
     }
 
-    /// The strategy that it belongs to.
+    /// The strategy that the replica belongs to.
     pub fn strategy(&self) -> &Strategy {
         self.strategy
     }
 
-    /// Replaces values, `f32` or `f64`, by their mean over all replicas, for which it waits for all of them. The mean is the
-    /// same in every bit on each of them, and from run to run.
+    /// Replaces values, `f32` or `f64`, by their mean over all replicas, for which the replica waits for all others. The mean is the
+    /// same in every bit on each replica, and from run to run.
     ///
     /// # Errors
     /// If another replica has ended, or has another number of values; and if another process is missing, dies or hangs,
-    /// which ends all replicas with an error that names it. The values have no meaning then.
+    /// which ends all replicas with an error that names the process. The values have no meaning then.
     pub fn all_reduce_mean<R: Reduce>(&self, values: &mut [R]) -> Result<(), StrategyError> {
         self.round.mean(self.place, values)
     }

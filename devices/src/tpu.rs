@@ -1,8 +1,8 @@
-//! TPUs: named by the user or the environment, or attached to this machine.
+//! Detects TPUs: those that the user or the environment names, and those that are attached to this machine.
 //!
 //! Order and variables follow TensorFlow's `TPUClusterResolver`; the PCI ids are those that Google's own tools use.
-//! Only hardware (PCI, device nodes) shows that a TPU is attached. The environment alone is a hint: it is set on machines
-//! without a TPU, too, and its bounds are wrong on Colab's single chips.
+//! Only hardware (PCI, device nodes) proves that a TPU is attached. The environment alone is a hint: its variables are also set on
+//! machines without a TPU, and its bounds are wrong on Colab's single chips.
 
 mod attached;
 mod metadata;
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use suspects::SKIP_METADATA;
 pub(crate) use suspects::cure_of;
 
-/// A kind of TPU chip.
+/// The generation of a TPU chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Generation {
     /// v2
@@ -42,13 +42,13 @@ pub enum Generation {
 /// A TPU that was found, whether or not it can be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tpu {
-    /// Its kind; none if unknown.
+    /// The chip's generation; none if unknown.
     pub generation: Option<Generation>,
-    /// The chips attached to this machine; none if none is visible here.
+    /// The number of chips attached to this machine; none if no chip is visible here.
     pub chips: Option<usize>,
-    /// The name or address that the user or the environment gives it.
+    /// The name or address of the TPU in the user's request or the environment.
     pub name: Option<String>,
-    /// Where it was found.
+    /// The place where the TPU was found.
     pub source: String,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for Generation {
 }
 
 impl fmt::Display for Tpu {
-    /// `TPU v5e (8 chips, by PCI)`, `TPU my-tpu (by TPU_NAME)`
+    /// Writes a text such as `TPU v5e (8 chips, by PCI)` or `TPU my-tpu (by TPU_NAME)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TPU")?;
         if let Some(name) = &self.name {
@@ -100,13 +100,13 @@ impl Generation {
     }
 }
 
-/// What is known about a machine's TPU.
+/// The result of the detection of a machine's TPU.
 pub(crate) struct Detected {
     pub(crate) tpu: Option<Tpu>,
-    /// Why there is none.
+    /// The reason why there is no TPU.
     pub(crate) absence: String,
     pub(crate) libtpu: Option<PathBuf>,
-    /// What may keep it from being opened, with the cures.
+    /// Reasons why the TPU may fail to open, with their cures.
     pub(crate) suspects: Vec<String>,
 }
 
@@ -141,7 +141,7 @@ pub(crate) fn detect(
     Detected { tpu: None, absence: reasons.join(", "), libtpu, suspects }
 }
 
-/// The accelerator type that the metadata server reports, where it may be asked and something points to Google Cloud.
+/// The accelerator type that the metadata server reports, if it may be asked and a detail of the machine suggests Google Cloud.
 fn ask_metadata(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Finding>) -> Option<Result<String, String>> {
     let Metadata::Host(host) = &machine.metadata else {
         return None;

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 pub struct Bundle {
     /// The representations: text for textual types, base64 for binary ones, JSON for JSON ones.
     pub data: Map<String, Value>,
-    /// Metadata, keyed by MIME type where it belongs to one.
+    /// Metadata, keyed by MIME type if it belongs to one representation.
     pub metadata: Map<String, Value>,
 }
 
@@ -34,8 +34,8 @@ impl Bundle {
         self
     }
 
-    /// The same bundle with content that is written as text. What front ends take as a JSON value, such as Vega-Lite's plots,
-    /// becomes one, if the text is JSON.
+    /// The same bundle with content that is given as text. For types that are JSON values in front ends, such as Vega-Lite's plots,
+    /// the text becomes such a value if it is JSON.
     ///
     /// ```
     /// use ferrotune_display::Bundle;
@@ -48,19 +48,19 @@ impl Bundle {
         self.with(mime_type, value.unwrap_or_else(|| Value::from(content)))
     }
 
-    /// The same bundle with an image in one of the formats that browsers know, such as `image/png`, given as the file's bytes.
+    /// The same bundle with an image in one of the browsers' formats, such as `image/png`, given as the file's bytes.
     #[must_use]
     pub fn with_image(self, mime_type: &str, file: &[u8]) -> Self {
         self.with(mime_type, STANDARD.encode(file))
     }
 
-    /// The text of one representation; empty where there is none, or where it is no text.
+    /// The text of one representation; empty if the representation does not exist or is not text.
     pub fn text_of(&self, mime_type: &str) -> &str {
         self.data.get(mime_type).and_then(Value::as_str).unwrap_or_default()
     }
 }
 
-/// Whether front ends expect a JSON value and not a text: `application/json`, and all types with the suffix `+json`.
+/// Whether front ends expect a JSON value and not text: for `application/json`, and all types with the suffix `+json`.
 fn is_json(mime_type: &str) -> bool {
     let essence = mime_type.split(';').next().unwrap_or(mime_type).trim();
     essence == "application/json" || essence.ends_with("+json")

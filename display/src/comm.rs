@@ -1,7 +1,7 @@
-//! Comms: channels with a name over which a cell and code in the front end send each other messages.
+//! Comms: named channels over which a cell and code in the front end exchange messages.
 //!
-//! The kernel keeps them, so a [`Comm`] stays valid after a crash, `%undo` or `%restore`. What the front end sends while no cell
-//! runs waits for the next cell that calls [`Comm::receive`].
+//! The kernel keeps them, so a [`Comm`] stays valid after a crash, `%undo` or `%restore`. Messages that the front end sends while no
+//! cell runs wait for the next cell that calls [`Comm::receive`].
 
 use crate::widget::model::HOLDER;
 use base64::Engine as _;
@@ -19,14 +19,14 @@ pub struct Comm {
     id: String,
 }
 
-/// What one message carries.
+/// A message of a comm.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Message {
-    /// Any JSON.
+    /// The content, any JSON value.
     pub data: Value,
-    /// Metadata of the Jupyter message.
+    /// The metadata of the Jupyter message.
     pub metadata: Map<String, Value>,
-    /// Binary data beside it.
+    /// The binary data of the message.
     pub buffers: Vec<Vec<u8>>,
 }
 
@@ -37,10 +37,10 @@ impl From<Value> for Message {
 }
 
 impl Comm {
-    /// Opens a comm at the front end, where code is registered for this target.
+    /// Opens a comm at the front end, in which code must be registered for this target.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotConnected`] where no kernel listens, as in a trial or a plain program.
+    /// [`io::ErrorKind::NotConnected`] if there is no kernel, as in a trial or a plain program.
     ///
     /// ```no_run
     /// use ferrotune_display::comm::{Comm, json};
@@ -58,11 +58,11 @@ impl Comm {
         }
     }
 
-    /// Lets front ends open comms with this target from now on, and returns those that have been opened since the last call,
+    /// Allows front ends to open comms with this target, and returns the comms that were opened since the last call,
     /// each with its first message. The kernel closes comms of other targets at once.
     ///
     /// # Errors
-    /// Those of [`Comm::open`].
+    /// The errors of [`Comm::open`].
     pub fn accept(target: &str) -> io::Result<Vec<(Self, Message)>> {
         match ask(CommAction::Accept { target: target.to_owned() })? {
             Some(CommAnswer::Accepted { opened }) => {
@@ -72,7 +72,7 @@ impl Comm {
         }
     }
 
-    /// The id in Jupyter's messages; for a widget also the id of its model.
+    /// The comm's id in Jupyter's messages; for a widget also the id of its model.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -80,16 +80,16 @@ impl Comm {
     /// Sends a message.
     ///
     /// # Errors
-    /// If the comm is closed; else those of [`Comm::open`].
+    /// If the comm is closed, and the errors of [`Comm::open`].
     pub fn send(&self, message: impl Into<Message>) -> io::Result<()> {
         done(CommAction::Send { comm: self.id.clone(), message: encoded(message.into()) })
     }
 
-    /// The messages that have come and that were not received before, in order. It does not wait. Of a widget, these are its
+    /// The messages that have arrived since the last call, in order. Does not wait. For a widget, these are its
     /// custom messages.
     ///
     /// # Errors
-    /// If the comm is closed and its last messages were received; else those of [`Comm::open`].
+    /// If the comm is closed and its last messages were received, and the errors of [`Comm::open`].
     pub fn receive(&self) -> io::Result<Vec<Message>> {
         match ask(CommAction::Take { comm: self.id.clone() })? {
             Some(CommAnswer::Messages { messages }) => messages.into_iter().map(decoded).collect(),
@@ -100,7 +100,7 @@ impl Comm {
     /// Closes the comm on both sides.
     ///
     /// # Errors
-    /// If it is closed already; else those of [`Comm::open`].
+    /// If the comm is closed already, and the errors of [`Comm::open`].
     pub fn close(&self) -> io::Result<()> {
         let message = CommMessage { data: json!({}), ..CommMessage::default() };
         done(CommAction::Close { comm: self.id.clone(), message })
@@ -130,7 +130,7 @@ fn ask(action: CommAction) -> io::Result<Option<CommAnswer>> {
     }
 }
 
-/// Does what has no answer.
+/// Sends an action that has no answer.
 fn done(action: CommAction) -> io::Result<()> {
     match ask(action)? {
         None => Ok(()),

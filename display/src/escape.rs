@@ -1,6 +1,6 @@
-//! Text for HTML: nothing that a user or a trial wrote may become markup.
+//! The escape of text for HTML: no text of a user or a trial may become markup.
 
-/// The text with the five characters that mean something in HTML replaced, and control characters by U+FFFD.
+/// The text with HTML's five special characters escaped, and with U+FFFD for control characters.
 ///
 /// ```
 /// assert_eq!(ferrotune_display::escape::html("<a & 'b'>"), "&lt;a &amp; &#39;b&#39;&gt;");
@@ -14,7 +14,7 @@ pub fn html(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // XML has no such characters, not even escaped.
+            // XML does not allow these characters, not even escaped.
             other if other.is_control() && !matches!(other, '\n' | '\r' | '\t') => escaped.push('\u{fffd}'),
             other => escaped.push(other),
         }

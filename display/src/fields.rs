@@ -1,6 +1,6 @@
-//! The fields of a value that is only `Debug`, from the lines that `{:#?}` writes: one column of a table for each field.
+//! The fields of a value that is only `Debug`, parsed from its `{:#?}` text: one column of a table for each field.
 //!
-//! A value whose own `Debug` writes something else than the derived one has no fields here, and is shown as its text.
+//! A value whose `Debug` differs from the derived one has no fields here, and is shown as text.
 
 /// The name of a struct, or of an enum's variant, and the names and texts of its fields.
 #[derive(Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(crate) struct Fields {
     pub(crate) texts: Vec<String>,
 }
 
-/// Reads the lines that `{:#?}` writes.
+/// Parses the lines of a `{:#?}` text.
 pub(crate) fn parse(pretty: &str) -> Option<Fields> {
     let mut lines = pretty.lines();
     let of = lines.next()?.strip_suffix(" {").filter(|name| is_name(name))?.to_owned();
@@ -34,7 +34,7 @@ pub(crate) fn parse(pretty: &str) -> Option<Fields> {
     Some(fields).filter(|fields| !fields.names.is_empty())
 }
 
-/// Adds a line to a text that is to stand on one line: as `{:?}` writes it, but with blanks in the braces of maps.
+/// Adds a line to a text of one line, in the format of `{:?}` but with blanks in the braces of maps.
 fn join(text: &mut String, line: &str) {
     if line.starts_with([')', ']', '}']) && text.ends_with(',') {
         text.pop();

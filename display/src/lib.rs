@@ -1,6 +1,6 @@
-//! What a notebook shows: MIME bundles, tables and progress.
+//! The output of a notebook: MIME bundles, tables and progress.
 //!
-//! The kernel and cells share this crate. It knows nothing of Jupyter's sockets, and everything that it shows has a
+//! The kernel and cells share this crate. It knows nothing of Jupyter's sockets, and all its output has a
 //! text form for terminals and scripted runs.
 
 pub mod bundle;

@@ -1,11 +1,11 @@
-//! Writes PNG files of 8-bit pixels, as [the specification](https://www.w3.org/TR/png-3/) has them. Reads none.
+//! An encoder of PNG files with 8-bit pixels, by [the specification](https://www.w3.org/TR/png-3/). Decodes no file.
 
 use miniz_oxide::deflate::compress_to_vec_zlib;
 
-/// From 0 to 10: the usual one of zlib.
+/// The compression level from 0 to 10: the default level of zlib.
 const COMPRESSION: u8 = 6;
 
-/// How a pixel is stored.
+/// The storage of a pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pixels {
     /// One byte: from black to white.
@@ -15,7 +15,7 @@ pub enum Pixels {
 }
 
 impl Pixels {
-    /// How many bytes a pixel has.
+    /// The number of bytes of a pixel.
     pub fn bytes(self) -> usize {
         match self {
             Pixels::Grey => 1,
@@ -23,7 +23,7 @@ impl Pixels {
         }
     }
 
-    /// The number in the file's header.
+    /// The number of the colour type in the file's header.
     fn colour_type(self) -> u8 {
         match self {
             Pixels::Grey => 0,
@@ -32,8 +32,8 @@ impl Pixels {
     }
 }
 
-/// A PNG file with rows of so many pixels; none if a row is empty, the last row is not whole, or a side is longer than the format
-/// allows.
+/// Encodes rows of `width` pixels as a PNG file. `None` if a row is empty, if the last row is incomplete, or if a side is longer
+/// than the format allows.
 ///
 /// ```
 /// use ferrotune_display::png::{Pixels, encode};
@@ -49,7 +49,7 @@ pub fn encode(width: usize, pixels: Pixels, bytes: &[u8]) -> Option<Vec<u8>> {
     let side = |pixels: usize| i32::try_from(pixels).ok().map(i32::to_be_bytes);
     let mut header = Vec::from(side(width)?);
     header.extend(side(bytes.len() / row_bytes)?);
-    // 8 bits; zlib; one filter for each row; not interlaced.
+    // The fields are: 8 bits; zlib; one filter for each row; not interlaced.
     header.extend([8, pixels.colour_type(), 0, 0, 0]);
     let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
     chunk(&mut file, *b"IHDR", &header)?;
@@ -58,7 +58,7 @@ pub fn encode(width: usize, pixels: Pixels, bytes: &[u8]) -> Option<Vec<u8>> {
     Some(file)
 }
 
-/// Each row begins with its filter, which is the difference to the pixel at the left: neighbours are alike.
+/// The rows, each after its filter. The filter is the difference to the pixel at the left, because neighbours are similar.
 fn filtered(bytes: &[u8], row_bytes: usize, pixel_bytes: usize) -> Vec<u8> {
     const DIFFERENCE_TO_LEFT: u8 = 1;
     let mut filtered = Vec::with_capacity(bytes.len() + bytes.len() / row_bytes);

@@ -1,4 +1,4 @@
-//! Progress bars around iterators. Bars that run within another bar are lines of its display, which is updated at most five
+//! Progress bars around iterators. Bars within another bar are lines of its display, which is updated at most five
 //! times a second.
 
 use crate::show::{self, Handle};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 const INTERVAL: Duration = Duration::from_millis(200);
-/// How often a bar looks whether its display is due.
+/// The interval at which a bar checks whether its display needs an update.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 thread_local! {
@@ -16,7 +16,7 @@ thread_local! {
     static OUTERMOST: RefCell<Weak<Mutex<Screen>>> = const { RefCell::new(Weak::new()) };
 }
 
-/// Wraps an iterator so that the notebook shows how far it has come, how fast it is and how long it still takes.
+/// Wraps an iterator so that the notebook shows its progress, its speed and the remaining time.
 ///
 /// ```
 /// let sum: u64 = ferrotune_display::progress(0..1000u64).sum();
@@ -39,7 +39,7 @@ pub fn progress<I: IntoIterator>(items: I) -> Progress<I::IntoIter> {
     }
 }
 
-/// An iterator that shows how far it has come; see [`progress`].
+/// An iterator that shows its progress; see [`progress`].
 #[derive(Debug)]
 pub struct Progress<I> {
     items: I,
@@ -56,7 +56,7 @@ impl<I> Progress<I> {
         self
     }
 
-    /// Says how many items there are, for an iterator that does not know.
+    /// Sets the number of items, for an iterator that does not know it.
     #[must_use]
     pub fn of(mut self, total: usize) -> Self {
         self.bar.total = Some(total);
@@ -82,7 +82,7 @@ impl<I: Iterator> Iterator for Progress<I> {
         let item = self.items.next();
         match item {
             Some(_) => self.bar.done += 1,
-            // This is the bar's end: it does not wait for its drop, so that a bar that comes later is not within it.
+            // The bar ends here and not at its drop, so that a later bar is not within it.
             None => self.end(),
         }
         item
@@ -107,7 +107,7 @@ impl<I> Drop for Progress<I> {
     }
 }
 
-/// How far an iterator has come.
+/// The progress of an iterator.
 #[derive(Clone, Debug)]
 struct Bar {
     name: String,
@@ -158,7 +158,7 @@ impl Line {
         screen.show(Instant::now());
     }
 
-    /// The outermost bar stays, and one within it makes room for the next.
+    /// Ends a bar. The outermost bar stays on the display, and an inner bar is replaced by the next one.
     fn end(self, bar: &Bar) {
         self.draw(bar);
         let mut screen = lock(&self.screen);
@@ -216,7 +216,7 @@ fn picture(Bar { name, total, done, .. }: &Bar, elapsed: Duration) -> Bundle {
     Bundle::text(format!("{name}{numbers}")).with("text/html", html)
 }
 
-/// Items a second, or seconds an item where that is easier to read.
+/// The text of a speed: items a second, or seconds an item if that is easier to read.
 fn speed(rate: f64) -> String {
     match rate {
         0.0 => "0/s".to_owned(),
@@ -226,7 +226,7 @@ fn speed(rate: f64) -> String {
     }
 }
 
-/// `2.5 s`, `3:07 min` or `1:02:03 h`.
+/// The text of a time: `2.5 s`, `3:07 min` or `1:02:03 h`.
 fn clock(seconds: f64) -> String {
     if seconds < 59.95 {
         return format!("{seconds:.1} s");

@@ -1,11 +1,11 @@
-//! The trait of types that show themselves, and how vectors of them are shown.
+//! The trait of types with their own display, and the display of vectors of them.
 
 use crate::table::LEFT_OUT;
 use crate::value::{CELL_CHARS, cell, shown, with_note};
 use crate::{Bundle, show, table, text};
 use std::fmt::Debug;
 
-/// A value that shows itself: at the end of a cell, with `ferrotune::show!`, and in vectors. `#[derive(Show)]` makes it a table of
+/// A type with its own display: at the end of a cell, with `ferrotune::show!`, and in vectors. `#[derive(Show)]` makes it a table of
 /// a struct's fields.
 ///
 /// ```
@@ -23,15 +23,15 @@ use std::fmt::Debug;
 /// assert_eq!(Colour(255, 0, 0).bundle().data["text/plain"], "rgb(255, 0, 0)");
 /// ```
 pub trait Show {
-    /// Its representations. A front end shows the richest one that it knows, so that each bundle needs a text.
+    /// The value's representations. A front end shows the richest one that it knows, so each bundle needs a text.
     fn bundle(&self) -> Bundle;
 
-    /// Names and texts of its columns, where a vector of such values is shown as a table.
+    /// The names and texts of the value's columns, if a vector of such values is shown as a table.
     fn columns(&self) -> Option<Vec<(String, String)>> {
         None
     }
 
-    /// Shows the value as that of the cell.
+    /// Shows the value as the cell's result.
     #[doc(hidden)]
     fn evcxr_display(&self) {
         show::result(self.bundle());
@@ -92,7 +92,7 @@ impl<T: Show> Show for [T] {
     }
 }
 
-/// A table of the elements' columns, or else of their texts.
+/// A table of the elements' columns, or of their texts if they have no columns.
 fn of_elements<'a>(len: usize, element: &dyn Fn(usize) -> &'a dyn Show) -> Bundle {
     let first = (len > 0).then(|| element(0).columns()).flatten();
     let names: Vec<String> = first.into_iter().flatten().map(|(name, _)| name).collect();

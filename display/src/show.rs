@@ -1,4 +1,4 @@
-//! The functions with which a cell shows things while it runs.
+//! The functions with which a cell shows output while it runs.
 
 use crate::Bundle;
 use ferrotune_link::{KernelFrame, connection};
@@ -7,22 +7,22 @@ use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How much is printed of an output that could not be shown.
+/// The number of characters that are printed of an output that could not be shown.
 const SHOWN_AFTER_FAILURE_CHARS: usize = 1000;
 
 thread_local! {
-    /// Whether values are shown beside the cell's result.
+    /// Whether values are shown at once, and not as the cell's result.
     static SHOWS_NOW: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Something that is on screen and may be replaced there, also by a later cell.
+/// A handle to a shown output, which can replace the output, also in a later cell.
 #[derive(Clone, Debug)]
 pub struct Handle {
     display_id: String,
 }
 
 impl Handle {
-    /// Replaces what is shown.
+    /// Replaces the output.
     ///
     /// ```
     /// # use ferrotune_display as display;
@@ -33,19 +33,19 @@ impl Handle {
         display(bundle, &self.display_id, true);
     }
 
-    /// Shows nothing more where a cell ends with the call that has shown it.
+    /// Shows nothing, if a handle is the last expression of a cell: the output is already there.
     #[doc(hidden)]
     pub fn evcxr_display(&self) {}
 
-    /// The name under which the front end knows it.
+    /// The display id of the output in the front end.
     pub fn display_id(&self) -> &str {
         &self.display_id
     }
 }
 
-/// Shows a bundle now, below what the cell has shown before.
+/// Shows a bundle now, below the cell's earlier output.
 ///
-/// Where no kernel listens, as in a trial or a plain program, the bundle's text goes to standard output.
+/// If there is no kernel, as in a trial or a plain program, the bundle's text goes to standard output.
 pub fn show(bundle: Bundle) -> Handle {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -54,7 +54,7 @@ pub fn show(bundle: Bundle) -> Handle {
     Handle { display_id }
 }
 
-/// Shows a bundle under a name of the notebook's, with which [`update`] replaces it.
+/// Shows a bundle under a name that the notebook chooses. [`update`] replaces the bundle by that name.
 ///
 /// ```
 /// # use ferrotune_display as display;
@@ -67,7 +67,7 @@ pub fn show_as(display_id: impl Into<String>, bundle: Bundle) -> Handle {
     Handle { display_id }
 }
 
-/// Replaces everything that is shown under a name. A front end ignores a name under which nothing is shown.
+/// Replaces all outputs with a name. A front end ignores a name without outputs.
 pub fn update(display_id: &str, bundle: Bundle) {
     display(bundle, display_id, true);
 }
@@ -81,7 +81,7 @@ pub fn text(text: impl Into<String>) -> Handle {
     show(Bundle::text(text))
 }
 
-/// Shows HTML; front ends without HTML show its source.
+/// Shows HTML; front ends without HTML show the source.
 pub fn html(html: impl Into<String>) -> Handle {
     mime("text/html", html.into())
 }
@@ -122,12 +122,12 @@ pub fn mime(mime_type: &str, content: impl Into<String>) -> Handle {
     show(Bundle::text(content.as_str()).with_text(mime_type, &content))
 }
 
-/// Clears the cell's output; with `wait`, only when the next output comes, which avoids flicker.
+/// Clears the cell's output; with `wait`, only when the next output arrives, which avoids flicker.
 pub fn clear_output(wait: bool) {
     send(&KernelFrame::Clear { wait });
 }
 
-/// Shows a bundle as the value of a cell, or at once within [`now`].
+/// Shows a bundle as the cell's result, or at once within [`now`].
 pub(crate) fn result(bundle: Bundle) {
     if SHOWS_NOW.get() {
         show(bundle);
@@ -136,7 +136,7 @@ pub(crate) fn result(bundle: Bundle) {
     send(&KernelFrame::Result { data: bundle.data, metadata: bundle.metadata });
 }
 
-/// Calls what shows a value as the value of a cell, and shows it at once instead.
+/// Calls a function that shows a cell's result, and shows the value at once instead.
 #[doc(hidden)]
 pub fn now(shows: impl FnOnce()) {
     let before = SHOWS_NOW.replace(true);

@@ -1,9 +1,9 @@
-//! Tables for people: aligned text, and HTML beside it. Numbers end at the right, and texts begin at the left, in both.
+//! Tables for people, as aligned text and as HTML. In both, numbers are aligned to the right and texts to the left.
 
 use crate::Bundle;
 use crate::escape;
 
-/// What stands in every cell of a row that stands for those that are left out.
+/// The text in every cell of the row that represents the skipped rows.
 pub(crate) const LEFT_OUT: &str = "…";
 
 /// A table with a header; every row has as many cells as the header.
@@ -25,14 +25,14 @@ pub fn table(header: &[&str], rows: &[Vec<String>]) -> Bundle {
     Bundle::text(text.join("\n")).with("text/html", html)
 }
 
-/// The side at which the cells of a column stand.
+/// The alignment of a column's cells.
 #[derive(Clone, Copy)]
 enum Side {
     Left,
     Right,
 }
 
-/// The side of a column, which front ends do not agree on. Empty cells, and those of rows that are left out, count as nothing.
+/// The alignment of a column, set here because front ends differ. Empty cells, and those for skipped rows, are ignored.
 fn side(rows: &[Vec<String>], column: usize) -> Side {
     let cells = rows.iter().filter_map(|row| row.get(column));
     let mut filled = cells.filter(|cell| !cell.is_empty() && cell.as_str() != LEFT_OUT).peekable();

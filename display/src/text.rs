@@ -1,11 +1,11 @@
-//! Text of values, cut where it gets long: a value of a hundred megabytes must not fill a notebook by accident.
+//! The text of values, cut at a length: a value of a hundred megabytes must not fill a notebook by accident.
 
 use std::fmt::{self, Debug, Display, Write};
 
-/// How many characters of a value are shown.
+/// The largest number of characters of a value that are shown.
 pub(crate) const SHOWN_CHARS: usize = 10_000;
 
-/// The beginning of a value's text, with `…` at its end if there is more. What follows is not even written.
+/// The beginning of a value's text, with `…` at its end if there is more. The rest is not even formatted.
 ///
 /// ```
 /// assert_eq!(ferrotune_display::beginning(&"short", 60), "\"short\"");
@@ -18,12 +18,12 @@ pub fn beginning(value: &dyn Debug, chars: usize) -> String {
     }
 }
 
-/// A value's text, or as much of it as so many characters hold.
+/// A value's text, or, as an error, its first `chars` characters if it is longer.
 pub(crate) fn whole(value: &dyn Debug, chars: usize) -> Result<String, String> {
     written(format_args!("{value:?}"), chars)
 }
 
-/// The same over several lines, as `{:#?}` writes it.
+/// A value's text over several lines, in the format `{:#?}`, or, as an error, its first `chars` characters if it is longer.
 pub(crate) fn pretty(value: &dyn Debug, chars: usize) -> Result<String, String> {
     written(format_args!("{value:#?}"), chars)
 }
@@ -36,7 +36,7 @@ fn written(arguments: fmt::Arguments<'_>, chars: usize) -> Result<String, String
     }
 }
 
-/// Takes so many characters, and then refuses more.
+/// A writer that accepts a number of characters, and then fails.
 struct Beginning {
     text: String,
     left: usize,

@@ -1,5 +1,5 @@
-//! Values that are only `Debug`: structs and maps become tables, and long values are shortened, with a line that says how to
-//! see all. Cells call these functions with references to `dyn Debug`, so that they compile little.
+//! The display of values that are only `Debug`: structs and maps become tables, and long values are shortened, with a line that
+//! tells how to see all. Cells call these functions with references to `dyn Debug`, so that cells need little compilation.
 
 use crate::fields::{self, Fields};
 use crate::table::LEFT_OUT;
@@ -7,21 +7,21 @@ use crate::text::{self, SHOWN_CHARS, grouped};
 use crate::{Bundle, escape, table};
 use std::fmt::Debug;
 
-/// A sequence up to this length is shown whole; of a longer one so many elements at its beginning and its end.
+/// The length up to which a sequence is shown whole, and the numbers of elements at the beginning and the end of a longer one.
 const WHOLE_SEQUENCE: usize = 1000;
 const SEQUENCE_ENDS: (usize, usize) = (100, 10);
 
-/// The same for the rows of a table.
+/// The number of rows up to which a table is shown whole, and the numbers of rows at the beginning and the end of a longer one.
 const WHOLE_TABLE: usize = 40;
 const TABLE_ENDS: (usize, usize) = (20, 5);
 
-/// How many characters of a table's cell are shown.
+/// The largest number of characters in a table's cell.
 pub(crate) const CELL_CHARS: usize = 100;
 
-/// How to see a value that was shortened.
+/// The advice for a value that was shortened.
 const CURE: &str = "println!(\"{:?}\", …) prints all";
 
-/// A value as its text.
+/// The text of a value.
 ///
 /// ```
 /// let bundle = ferrotune_display::value::text(&Some(3));
@@ -34,7 +34,7 @@ pub fn text(value: &dyn Debug) -> Bundle {
     })
 }
 
-/// A string as its text.
+/// The text of a string.
 pub fn string(string: &str) -> Bundle {
     Bundle::text(match text::whole(&string, SHOWN_CHARS) {
         Ok(text) => text,
@@ -45,7 +45,7 @@ pub fn string(string: &str) -> Bundle {
     })
 }
 
-/// So many elements: a table if they are structs with the same fields, and their text otherwise.
+/// A sequence of `len` elements: a table if they are structs with the same fields, and their text otherwise.
 pub fn sequence<'a>(len: usize, element: &dyn Fn(usize) -> &'a dyn Debug) -> Bundle {
     rows(len, element).unwrap_or_else(|| elements(len, element))
 }
@@ -80,7 +80,7 @@ fn rows<'a>(len: usize, element: &dyn Fn(usize) -> &'a dyn Debug) -> Option<Bund
     Some(with_note(table(&header, &rows), len, "rows"))
 }
 
-/// The keys and values of a map; `sorts` where the map itself has no order.
+/// A table of the keys and values of a map. `sorts` is for a map without an order.
 ///
 /// ```
 /// let (key, value) = ("lr", 0.1);
@@ -121,7 +121,7 @@ pub fn map(len: usize, entries: &mut dyn Iterator<Item = (&dyn Debug, &dyn Debug
     }
 }
 
-/// The indices of the rows that are shown; none for those that are left out.
+/// The indices of the shown rows, with `None` for the skipped rows.
 pub(crate) fn shown(len: usize) -> Vec<Option<usize>> {
     let (first, last) = TABLE_ENDS;
     match len <= WHOLE_TABLE {
@@ -130,7 +130,7 @@ pub(crate) fn shown(len: usize) -> Vec<Option<usize>> {
     }
 }
 
-/// The table of `shown` rows, with a line if these are not all.
+/// A table of the shown rows, with a line below it if some rows are skipped.
 pub(crate) fn with_note(table: Bundle, len: usize, noun: &str) -> Bundle {
     match len <= WHOLE_TABLE {
         true => table,
@@ -152,7 +152,7 @@ fn fields_of(value: &dyn Debug) -> Option<Fields> {
     fields::parse(&text::pretty(value, SHOWN_CHARS).ok()?)
 }
 
-/// A text that is at most as long as a table's cell may be.
+/// A text, cut to the length of a table's cell.
 pub(crate) fn cell(text: &str) -> String {
     match text.char_indices().nth(CELL_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),

@@ -1,10 +1,10 @@
 //! Widgets of ipywidgets 8: sliders, boxes, buttons and bars whose state a cell reads and sets.
 //!
-//! The kernel keeps their state. So a cell reads what the user has set last, also while no cell ran, and neither a crash nor
-//! `%undo` nor `%restore` changes a widget. A front end without widgets shows the value that the widget has at the time, as
-//! HTML or text. Where there is no front end at all, as in a trial or a plain program, a widget has the value that the program sets.
+//! The kernel keeps the state. So a cell reads the user's last value, even if no cell ran at that time, and neither a crash nor
+//! `%undo` nor `%restore` changes a widget. A front end without widgets shows the widget's present value as
+//! HTML or text. Without a front end, as in a trial or a plain program, a widget has the value that the program sets.
 
-/// What all controls can do; each has a field `widget`, and is [`Show`].
+/// The methods of all controls. Each control has a field `widget`, and is [`Show`].
 macro_rules! control {
     () => {
         /// Shows the control. The same control may be shown in several places.
@@ -15,7 +15,7 @@ macro_rules! control {
         /// Removes the control from the front end.
         ///
         /// # Errors
-        /// If it is closed already.
+        /// If the control is closed already.
         pub fn close(&self) -> std::io::Result<()> {
             self.widget.close()
         }
@@ -41,7 +41,7 @@ pub use button::{Button, button};
 pub use choice::{Dropdown, dropdown};
 pub use input::{Input, InputValue, checkbox, float_box, float_slider, int_box, int_slider, text_box};
 
-/// A widget of any model of ipywidgets, for those that have no function of their own here.
+/// A widget of any model of ipywidgets, for models without their own function here.
 ///
 /// ```no_run
 /// use ferrotune_display::{comm::json, widget::Widget};
@@ -52,13 +52,13 @@ pub use input::{Input, InputValue, checkbox, float_box, float_slider, int_box, i
 /// ```
 #[derive(Clone, Debug)]
 pub struct Widget {
-    /// None where there is no kernel.
+    /// The comms of the widget, or `None` if there is no kernel.
     comms: Option<Arc<Comms>>,
-    /// What the cell has set, which holds where there is no kernel.
+    /// The state that the cell has set, which applies if there is no kernel.
     own: Map<String, Value>,
 }
 
-/// The comms of a widget. All its handles share them, and the widget is held as long as one of them lives.
+/// The comms of a widget. All handles of the widget share them, and the widget is held as long as a handle lives.
 #[derive(Debug)]
 struct Comms {
     model: Comm,
@@ -68,11 +68,11 @@ struct Comms {
 
 impl Widget {
     /// Opens a widget with a model of `@jupyter-widgets/controls`, such as `IntSlider`, with the model of its style, such as
-    /// `SliderStyle`, and with a state. What the state lacks has ipywidgets' defaults; the view is that of ipywidgets unless the
+    /// `SliderStyle`, and with a state. Missing values of the state have ipywidgets' defaults. The view is that of ipywidgets unless the
     /// state has another `_view_name`.
     ///
     /// # Errors
-    /// A state that is not an object; a kernel that cannot be reached.
+    /// If the state is not an object, or the kernel cannot be reached.
     pub fn open(model: &str, style: &str, state: Value) -> io::Result<Self> {
         let Value::Object(own) = state else {
             return Err(invalid(format!("the state of a {model} is not an object with values")));
@@ -85,7 +85,7 @@ impl Widget {
         Ok(Self { comms, own })
     }
 
-    /// A value of the state; null if neither side has set it.
+    /// A value of the state; null if neither the cell nor the front end has set it.
     ///
     /// # Errors
     /// If the widget is closed, or the kernel cannot be reached.
@@ -100,7 +100,7 @@ impl Widget {
     /// Sets a value of the state, here and in the front end. Front ends drop messages beyond some hundred a second.
     ///
     /// # Errors
-    /// Those of [`Widget::get`].
+    /// The errors of [`Widget::get`].
     pub fn set(&mut self, name: &str, value: impl Into<Value>) -> io::Result<()> {
         let value = value.into();
         if let Some(comms) = &self.comms {
@@ -114,16 +114,16 @@ impl Widget {
     /// Sends the widget's view a custom message.
     ///
     /// # Errors
-    /// Those of [`Widget::get`].
+    /// The errors of [`Widget::get`].
     pub fn send(&self, content: impl Into<Value>) -> io::Result<()> {
         let Some(comms) = &self.comms else { return Ok(()) };
         comms.model.send(json!({"method": "custom", "content": content.into()}))
     }
 
-    /// The custom messages that have come and that were not received before. It does not wait.
+    /// The custom messages that have arrived since the last call. Does not wait.
     ///
     /// # Errors
-    /// Those of [`Widget::get`].
+    /// The errors of [`Widget::get`].
     pub fn receive(&self) -> io::Result<Vec<Message>> {
         self.comms.as_ref().map_or_else(|| Ok(Vec::new()), |comms| comms.model.receive())
     }
@@ -131,10 +131,10 @@ impl Widget {
     /// Removes the widget from the front end.
     ///
     /// # Errors
-    /// Those of [`Widget::get`].
+    /// The errors of [`Widget::get`].
     pub fn close(&self) -> io::Result<()> {
         let Some(comms) = &self.comms else { return Ok(()) };
-        // All three, even if one of them is closed already.
+        // All three comms are closed, even if one of them is closed already.
         let closed = [&comms.model, &comms.layout, &comms.style].map(Comm::close);
         closed.into_iter().collect()
     }
@@ -144,7 +144,7 @@ impl Widget {
         show::show(Show::bundle(self))
     }
 
-    /// The fallback, and the widget for front ends that have widgets.
+    /// The fallback, with the widget for front ends that have widgets.
     fn bundle_or(&self, fallback: Bundle) -> Bundle {
         match &self.comms {
             Some(comms) => model::view(comms.model.id(), fallback),
@@ -181,11 +181,11 @@ impl Drop for Comms {
     }
 }
 
-/// Sends what bars show by now and have not sent, and reports which widgets variables still hold. The prelude calls this at the
+/// Sends the values of bars that were not sent yet, and reports which widgets the variables still hold. The prelude calls this at the
 /// end of each cell.
 ///
 /// # Errors
-/// That of the first bar that could not; the others have been sent nevertheless.
+/// The error of the first bar that failed; the other bars are sent nevertheless.
 pub fn send_late() -> io::Result<()> {
     let sent = bar::send_late();
     held::report();
@@ -197,7 +197,7 @@ fn open(state: &Map<String, Value>) -> io::Result<Comm> {
     Comm::open(model::TARGET, Message { data: model::opening(state), metadata, buffers: Vec::new() })
 }
 
-/// What a front end without widgets shows of a control: its label and its value.
+/// The display of a control in a front end without widgets: its label and its value.
 fn fallback(label: &str, value: &str) -> Bundle {
     let text = format!("{label}: {value} (a widget, which this front end does not show)");
     let html = format!("<div>{}: <b>{}</b></div>", escape::html(label), escape::html(value));

@@ -1,8 +1,8 @@
 //! The engine: evaluates cells, one after the other, on a thread of its own. Each of its other duties has a file in
 //! `engine/`. Knows nothing of Jupyter's sockets; a cell's outputs leave as [`Output`]s.
 //!
-//! Each piece of state has one owner: the [`Evaluator`] owns what evaluates Rust, [`CellSupervisor`] the child process,
-//! [`UndoStates`] the evaluator's knowledge of earlier states, and [`Notebook`] the rest.
+//! Each piece of state has one owner. The [`Evaluator`] owns the interpreter of Rust, [`CellSupervisor`] the child process,
+//! [`UndoStates`] the evaluator's states after earlier cells, and [`Notebook`] the remaining state of the notebook.
 
 mod cell_supervisor;
 mod evaluate;
@@ -43,7 +43,7 @@ use std::collections::HashMap;
 /// The error of a cell that an interrupt stopped before it ran.
 const STOPPED_BEFORE: &str = "the cell was stopped before it ran; no variable has changed";
 
-/// The Rust and the magics of a cell.
+/// Splits a cell into its Rust and its magics.
 fn steps(code: &str) -> Result<Vec<Step>, Failure> {
     ferrotune_magics::parse(code).map_err(|error| Failure::new(ErrorName::MagicError, error.to_string()))
 }
@@ -92,7 +92,7 @@ impl Engine {
                     Some(_running) => self.execute(&cell),
                     None => Err(Failure::new(ErrorName::Interrupted, STOPPED_BEFORE)),
                 };
-                // Before the cell's end, after which the front end may ask for what the cell has declared.
+                // This precedes the cell's end: after its end the front end may ask about names that the cell has declared.
                 self.inspector.learn(self.knowledge());
                 self.link.emit(Output::Done(result));
                 if self.evaluator.has_unread_sources() {
@@ -120,7 +120,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Starts another supervisor if something has ended the present one.
+    /// Starts a new supervisor if the present one has ended.
     fn replace_dead_supervisor(&mut self) -> Result<(), Failure> {
         let ended = self.supervisor.restart_if_ended();
         let Some(status) = ended.map_err(|error| Failure::from_error(ErrorName::EngineError, &error))? else {
@@ -133,7 +133,7 @@ impl Engine {
         Err(Failure::new(ErrorName::EngineError, text))
     }
 
-    /// The supervisor has lost all variables and snapshots.
+    /// Forgets all variables and undo states, because the supervisor has lost all variables and snapshots.
     fn lose_variables(&mut self) -> Result<(), Failure> {
         self.notebook.origins.lost(self.undo.now.names());
         self.undo.lose_variables();
@@ -150,7 +150,7 @@ impl Engine {
         }
         for call in calls {
             let Runner::Kernel(command) = call.runner else { continue };
-            // evcxr runs its own commands above this one first.
+            // evcxr first runs its own commands above this command.
             self.evaluate_lines(&lines[..call.line], first_line)?;
             lines[..=call.line].fill("");
             self.carry_out(command, &call.argument)?;
@@ -184,13 +184,13 @@ impl Engine {
             && concluded.is_err()
             && let Err(failure) = self.learn_shadowed(&before)
         {
-            // The cell's own failure is what the user has to know; such a variable is unknown from then on.
+            // The user needs the cell's own failure; the shadowed variable stays unknown.
             tracing::warn!(text = failure.text, "a variable that a failing cell has shadowed is lost");
         }
         concluded
     }
 
-    /// evcxr forgets the variables that a cell shadows. If the cell fails, they are in the store again.
+    /// Declares again the variables that a failing cell has shadowed: evcxr forgets these variables, but the store has them again.
     fn learn_shadowed(&mut self, before: &EvaluatorState) -> Result<(), Failure> {
         let declarations = before.declarations_missing_in(&self.undo.now);
         let declarations = declarations.map_err(|error| Failure::from_error(ErrorName::EngineError, &error))?;
@@ -213,7 +213,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs Rust of which the user has written no line.
+    /// Runs generated Rust, which has no line of the user's.
     fn run_generated(&mut self, source: &str) -> Result<(), Failure> {
         let result = self.evaluate(source);
         self.conclude(result, report::generated).map(drop)
@@ -227,7 +227,7 @@ impl Engine {
         }
     }
 
-    /// Evaluates Rust, again if the cell process has dropped variables whose types have been redefined.
+    /// Evaluates Rust. Evaluates it a second time if the cell process has dropped variables whose types have been redefined.
     fn evaluate(&mut self, source: &str) -> Result<Evaluated, Error> {
         let before: Vec<String> = self.undo.now.names().into_iter().map(str::to_owned).collect();
         let result = self.evaluate_once(source);
@@ -339,7 +339,7 @@ impl Engine {
         Some(report::ended_early(ErrorName::Error, message, place(location), &[]))
     }
 
-    /// Shows the value of the last expression if the evaluator has it: most values come over the link.
+    /// Shows the value of the last expression if the evaluator returns the value: most values come over the link instead.
     fn show_value(&self, value: &HashMap<String, String>) {
         let is_unit = value.get("text/plain").is_some_and(|text| text == "()") && value.len() == 1;
         if value.is_empty() || is_unit {

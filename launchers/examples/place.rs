@@ -1,6 +1,6 @@
-//! Places commands on an engine as lines of JSON say, for tests: `place LAUNCHER`. Each line of standard input is a request such
+//! A test program that places commands on an engine: `place LAUNCHER`. Each line of standard input is a JSON request such
 //! as `{"submit": JOB, "count": 2}`, `{"status": [ID]}`, `{"cancel": [ID]}` or `{"logs": ID, "of": JOB}`, and each line of
-//! standard output its answer: what was asked for, or `{"error": TEXT}`.
+//! standard output is the result of one request, or `{"error": TEXT}`.
 
 use ferrotune_launchers::{Job, JobId, Launcher, LauncherError, Resources, Status, launcher};
 use serde::Deserialize;
@@ -19,7 +19,7 @@ enum Request {
     Logs { logs: String, of: Wanted },
 }
 
-/// A job.
+/// A job in a request.
 #[derive(Deserialize)]
 struct Wanted {
     name: String,

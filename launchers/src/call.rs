@@ -1,4 +1,5 @@
-//! Calls of an engine's own programs, which get a limited time: they wait for an engine that does not answer.
+//! Calls of an engine's own programs. Each call has a time limit, because these programs wait for an engine that does not
+//! answer.
 
 use crate::LauncherError;
 use ferrotune_machine::child;
@@ -8,27 +9,27 @@ use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Slurm's programs give up after some 10 s in most cases.
+/// The time limit of a call. Slurm's programs give up after some 10 s in most cases.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// An engine's programs, for errors.
+/// The names of an engine and its package, for errors.
 pub(crate) struct Programs {
     pub(crate) engine: &'static str,
-    /// What brings them.
+    /// The package with the programs.
     pub(crate) package: &'static str,
-    /// What shows whether the engine answers.
+    /// The command that shows whether the engine answers.
     pub(crate) check: &'static str,
 }
 
 impl Programs {
-    /// The program's path. A job's variable PATH must not decide which program is run.
+    /// The path of a program. A job's variable PATH must not decide which program is run.
     pub(crate) fn path_of(&self, program: &'static str) -> Result<PathBuf, LauncherError> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
         found.ok_or(LauncherError::NoProgram { program, package: self.package })
     }
 
-    /// What a program prints that is given this input.
+    /// Runs a program with this input, and returns its standard output.
     pub(crate) fn output(
         &self,
         program: &'static str,
@@ -39,11 +40,11 @@ impl Programs {
         let failed = |error: io::Error| LauncherError::Failed { program, reason: error.to_string() };
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
-        // Both are read at the same time, so that the program does not wait for us.
+        // Standard output and standard error are read at the same time, so that the program does not wait for this process.
         let (text, errors) = (reader(child.stdout.take()), reader(child.stderr.take()));
         if let Some(mut stdin) = child.stdin.take() {
             match stdin.write_all(&input) {
-                // A program that has not read all says why it has failed.
+                // A program that exits before it has read all of its input reports why it has failed.
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(failed(error)),
                 _ => {}
             }
@@ -78,7 +79,7 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<io::Result<Vec
     })
 }
 
-/// What a program says of its failure, in one line.
+/// The error output of a program, in one line.
 fn reason(errors: &str, status: std::process::ExitStatus) -> String {
     let lines: Vec<_> = errors.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if lines.is_empty() { status.to_string() } else { lines.join("; ") }

@@ -1,10 +1,10 @@
-//! Why an engine does not do what a launcher wants.
+//! Errors of launchers and their engines.
 
 use crate::JobId;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why an engine does not do what a launcher wants.
+/// The reason why an engine cannot do what a launcher requests.
 #[derive(Debug, thiserror::Error)]
 pub enum LauncherError {
     /// A text names no launcher.
@@ -12,45 +12,45 @@ pub enum LauncherError {
         "there is no launcher `{text}`; use local, slurm, slurm:partition=NAME, ray:http://HOST:8265 or kubernetes:image=NAME"
     )]
     UnknownLauncher {
-        /// The text.
+        /// The text that names no launcher.
         text: String,
     },
-    /// An option of an engine is wrong.
+    /// An option of an engine is invalid.
     #[error("the option `{option}` of {engine} is wrong: {problem}")]
     Option {
-        /// The launcher's name.
+        /// The name of the engine.
         engine: &'static str,
-        /// The option.
+        /// The option, as the user gave it.
         option: String,
-        /// What is wrong, and what to do.
+        /// What is wrong with the option, and what to do.
         problem: &'static str,
     },
-    /// An address is not one of Ray's dashboard.
+    /// An address is not that of a Ray dashboard.
     #[error("`{address}` is not the address of Ray's dashboard; write it as ray:http://HOST:8265")]
     Address {
-        /// What was given.
+        /// The address, as the user gave it.
         address: String,
     },
     /// No engine can run a job.
     #[error("the job `{name}` cannot run: {problem}")]
     Job {
-        /// The job's name.
+        /// The name of the job.
         name: String,
-        /// What is wrong, and what to do.
+        /// What is wrong with the job, and what to do.
         problem: String,
     },
-    /// An id is of another engine.
+    /// A job id belongs to another engine.
     #[error("`{id}` is not a job of {engine}; use the launcher that has submitted it")]
     Id {
-        /// The id.
+        /// The job id.
         id: JobId,
-        /// The engine that was asked.
+        /// The engine that received the id.
         engine: &'static str,
     },
-    /// A job's program does not start.
+    /// A job's program cannot be started.
     #[error("cannot start `{program}`: {source}")]
     Start {
-        /// The program.
+        /// The path of the program.
         program: String,
         /// The system's reason.
         source: io::Error,
@@ -58,27 +58,27 @@ pub enum LauncherError {
     /// A program of an engine is not installed.
     #[error("`{program}` is not on PATH; install {package} here, or submit from a host that has it")]
     NoProgram {
-        /// The program.
+        /// The name of the program.
         program: &'static str,
-        /// What brings it.
+        /// The package with the program.
         package: &'static str,
     },
     /// A program of an engine has failed.
     #[error("`{program}` has failed: {reason}")]
     Failed {
-        /// The program.
+        /// The name of the program.
         program: &'static str,
-        /// What it has written on its standard error.
+        /// The program's standard error.
         reason: String,
     },
     /// A program of an engine does not end.
     #[error("`{program}` has not ended within {limit_s} s; see with `{check}` whether its engine answers")]
     Silent {
-        /// The program.
+        /// The name of the program.
         program: &'static str,
-        /// The time that it had.
+        /// The time limit in seconds.
         limit_s: u64,
-        /// What shows whether the engine answers.
+        /// The command that shows whether the engine answers.
         check: &'static str,
     },
     /// An engine's answer cannot be read.
@@ -86,7 +86,7 @@ pub enum LauncherError {
     Answer {
         /// The engine or its program.
         engine: &'static str,
-        /// The answer.
+        /// The text of the answer.
         answer: String,
     },
     /// Ray does not answer.
@@ -96,7 +96,7 @@ pub enum LauncherError {
     Connection {
         /// The dashboard's address.
         address: String,
-        /// What has happened.
+        /// The error of the connection.
         source: Box<ureq::Error>,
     },
     /// Ray refuses a request.
@@ -104,17 +104,17 @@ pub enum LauncherError {
     Refused {
         /// The dashboard's address.
         address: String,
-        /// What was asked.
+        /// The request that was refused.
         what: String,
-        /// The answer's status.
+        /// The HTTP status of the answer.
         status: u16,
-        /// What Ray says.
+        /// The reason in Ray's answer.
         reason: String,
     },
     /// A file or a folder cannot be read or made.
     #[error("cannot use {}: {source}", path.display())]
     File {
-        /// The file.
+        /// The path of the file or folder.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
@@ -122,7 +122,7 @@ pub enum LauncherError {
 }
 
 impl LauncherError {
-    /// For `map_err`.
+    /// An error constructor for `map_err`, for a file or folder.
     pub(crate) fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         |source| Self::File { path, source }

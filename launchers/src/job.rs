@@ -1,4 +1,4 @@
-//! What is placed on an engine, and what becomes of it.
+//! Jobs that are placed on an engine, and the status of their commands.
 
 use crate::LauncherError;
 use std::ffi::OsString;
@@ -7,40 +7,40 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// One command, which runs as often as asked.
+/// A command that runs a given number of times.
 #[derive(Clone, Debug, Default)]
 pub struct Job {
-    /// The engine shows it to people. Letters, digits, `-`, `_` and `.`.
+    /// The name that the engine shows to people. It consists of letters, digits, `-`, `_` and `.`.
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// Variables of the command's environment. They may hold secrets where the engine keeps them: Slurm shows them to the job's
-    /// user and to administrators, Ray to everyone who reaches its dashboard.
+    /// The variables of the command's environment. Whether they may contain secrets depends on the engine: Slurm shows them
+    /// to the job's user and to administrators, Ray to everyone who can reach its dashboard.
     pub environment: Vec<(String, String)>,
-    /// The working directory, an absolute path that exists on all hosts. Its folder `logs` gets the output, save with Ray, which
-    /// keeps it itself.
+    /// The working directory: an absolute path that exists on all hosts. Its folder `logs` receives the output, except with
+    /// Ray, which stores the output itself.
     pub folder: PathBuf,
-    /// What each command needs.
+    /// The resources that each command needs.
     pub resources: Resources,
 }
 
-/// What a command needs; the engine's default where nothing is said.
+/// The resources of a command; the engine's default applies to a missing value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resources {
-    /// Processors.
+    /// The number of processors.
     pub cpus: Option<u64>,
-    /// Memory of the host.
+    /// The memory of the host, in bytes.
     pub memory_bytes: Option<u64>,
-    /// Graphics processors.
+    /// The number of graphics processors.
     pub gpus: Option<u64>,
 }
 
-/// An engine's name for one run of a job's command. It can be stored as text and made again from it.
+/// An engine's id for one run of a job's command. It can be stored as text and parsed again.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct JobId(String);
 
 impl JobId {
-    /// The text.
+    /// The text of the id.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -52,13 +52,13 @@ impl<T: Into<String>> From<T> for JobId {
     }
 }
 
-/// A name with the time behind it, which no earlier submission has.
+/// A name with the present time as its suffix, which no earlier submission has.
 pub(crate) fn unique(name: &str) -> String {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{name}-{:x}", time.as_nanos())
 }
 
-/// Refuses ids that are none of an engine's.
+/// Refuses ids that do not belong to an engine.
 pub(crate) fn check_ids(ids: &[JobId], engine: &'static str, is_one: fn(&JobId) -> bool) -> Result<(), LauncherError> {
     match ids.iter().find(|id| !is_one(id)) {
         Some(id) => Err(LauncherError::Id { id: id.clone(), engine }),
@@ -72,27 +72,27 @@ impl fmt::Display for JobId {
     }
 }
 
-/// What has become of a command.
+/// The status of a command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Status {
-    /// The engine has not started it, or will start it again.
+    /// The engine has not started the command, or will start it again.
     Waiting {
-        /// The engine's reason, in its words.
+        /// The engine's own text about the reason.
         reason: Option<String>,
     },
-    /// It runs, or is about to end.
+    /// The command runs, or is about to end.
     Running,
-    /// It has ended.
+    /// The command has ended.
     Ended {
-        /// Why it is no success, in words: `exit status 3`, `signal 9`, `cancelled`.
+        /// The reason of a failure, in words: `exit status 3`, `signal 9`, `cancelled`.
         failure: Option<String>,
     },
-    /// The engine does not know it, or not any more.
+    /// The engine does not know the command, or no longer knows it.
     Gone,
 }
 
 impl Status {
-    /// How a command ended by itself.
+    /// The status of a command that ended without cancellation.
     pub(crate) fn ended(code: i64, signal: Option<i64>) -> Self {
         let failure = match (code, signal) {
             (_, Some(signal)) => Some(format!("signal {signal}")),
@@ -102,14 +102,14 @@ impl Status {
         Self::Ended { failure }
     }
 
-    /// How a command ended that was cancelled, whatever its exit status.
+    /// The status of a cancelled command that has ended, whatever its exit status.
     pub(crate) fn cancelled() -> Self {
         Self::Ended { failure: Some("cancelled".into()) }
     }
 }
 
 impl Job {
-    /// Refuses what no engine can run.
+    /// Refuses a job that no engine can run.
     pub(crate) fn check(&self) -> Result<(), LauncherError> {
         let wrong = |problem: String| Err(LauncherError::Job { name: self.name.clone(), problem });
         if self.name.is_empty() || self.name.starts_with(['-', '.']) || !self.name.chars().all(is_name_character) {
@@ -137,7 +137,7 @@ impl Job {
         Ok(())
     }
 
-    /// The file that gets the output of one command.
+    /// The path of the file with the output of one command.
     pub(crate) fn log_path(&self, id: &JobId) -> PathBuf {
         self.log_folder().join(format!("{}-{id}.log", self.name))
     }
@@ -154,7 +154,8 @@ impl Job {
     }
 }
 
-/// Whether a path has no part that leads elsewhere, so that it may be part of a path or of an address.
+/// Whether a text is a single, plain name, so that it may be part of a path or of an address without changing where that
+/// leads.
 pub(crate) fn is_plain(text: &str) -> bool {
     Path::new(text).components().count() == 1 && text.chars().all(is_name_character) && !text.starts_with(['-', '.'])
 }

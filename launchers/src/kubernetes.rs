@@ -1,9 +1,9 @@
-//! Commands as Jobs of Kubernetes, one Job each, through `kubectl`, which knows how to reach the cluster and who the user is
+//! Commands as Jobs of Kubernetes, one Job each. The launcher calls `kubectl`, which knows the cluster and the user
 //! (<https://kubernetes.io/docs/concepts/workloads/controllers/job/>).
 //!
-//! A Job's pod is not started again when its command fails, but it is when Kubernetes evicts or preempts it. The variables are in a
-//! Secret that goes with the last of the Jobs. A Job that has ended stays for a day, and its log with it; one that is cancelled is
-//! deleted, and its log with it.
+//! A Job's pod is not started again if its command fails, but it is if Kubernetes evicts or preempts it. The variables are
+//! in a Secret that is deleted with the last of the Jobs. A Job that has ended stays for a day, with its log. A cancelled
+//! Job is deleted, with its log.
 
 mod manifest;
 mod options;
@@ -29,9 +29,10 @@ const PROGRAMS: Programs = Programs {
     package: "it (kubernetes-client, or from kubernetes.io)",
     check: "kubectl cluster-info",
 };
-/// The namespace of the pod that this process is in.
+/// The file with the namespace of this process' own pod.
 const OF_POD: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
-/// What the server's answer has where an object is not there, or a container has not started.
+/// The texts in the server's answer if an object does not exist (`NOT_FOUND`), or if a container has not started
+/// (`NOT_STARTED`).
 const NOT_FOUND: &str = "(NotFound)";
 const NOT_STARTED: &str = "(BadRequest)";
 
@@ -39,13 +40,13 @@ const NOT_STARTED: &str = "(BadRequest)";
 #[derive(Debug)]
 pub struct Kubernetes {
     options: Options,
-    /// That of all objects, once it is known.
+    /// The namespace of all objects, once it is known.
     namespace: OnceCell<String>,
-    /// What this launcher has cancelled: a Job that is deleted leaves no trace.
+    /// The ids that this launcher has cancelled: a deleted Job leaves no trace.
     cancelled: HashSet<JobId>,
 }
 
-/// An object that the server has made.
+/// The server's answer with a new object.
 #[derive(Deserialize)]
 struct Made {
     metadata: Metadata,
@@ -57,16 +58,16 @@ struct Metadata {
 }
 
 impl Kubernetes {
-    /// With options, as in `image=registry.example.org/ferrotune:1,namespace=team,claim=shared,mount=/shared`:
+    /// A launcher with options, as in `image=registry.example.org/ferrotune:1,namespace=team,claim=shared,mount=/shared`:
     ///
-    /// * `image`, which has the command's program; it must be given.
-    /// * `namespace`, else that of kubectl's context.
+    /// * `image`, the container image with the command's program; it must be given.
+    /// * `namespace`, by default that of kubectl's context.
     /// * `claim` and `mount`: a PersistentVolumeClaim and the path at which it is mounted, for the job's folder. Without them, each
-    ///   command has an empty folder there, which goes with it.
-    /// * `program`: the command's program in the image, where it has another path there than here.
+    ///   command has an empty folder there, which is deleted with it.
+    /// * `program`: the path of the command's program in the image, if it differs from its path on this host.
     ///
     /// # Errors
-    /// Where an option is unknown or missing. The cluster is not asked.
+    /// If an option is unknown or missing. The cluster is not contacted.
     pub fn new(options: &str) -> Result<Self, LauncherError> {
         let options = Options::parse(options)?;
         Ok(Self { options, namespace: OnceCell::new(), cancelled: HashSet::new() })
@@ -78,7 +79,7 @@ impl Kubernetes {
             return Ok(namespace);
         }
         let found = kubectl(&["config", "view", "--minify", "--output=jsonpath={..namespace}"], Vec::new());
-        // In a pod there is no context, and kubectl speaks for the pod's service account.
+        // A pod has no context: kubectl then uses the pod's service account.
         let found = found.or_else(|error| std::fs::read_to_string(OF_POD).map_err(|_| error))?;
         let namespace = if found.trim().is_empty() { "default" } else { found.trim() };
         Ok(self.namespace.get_or_init(|| namespace.to_owned()))
@@ -92,12 +93,12 @@ impl Kubernetes {
             let made: Made = create(&format!("/apis/batch/v1/namespaces/{namespace}/jobs"), &manifest)?;
             owners.push((id.clone(), made.metadata.uid));
         }
-        // The pods wait for it.
+        // The pods wait for the Secret.
         let secret = manifest::secret(job, run, &owners);
         create::<Value>(&format!("/api/v1/namespaces/{namespace}/secrets"), &secret).map(drop)
     }
 
-    /// The pods of these Jobs.
+    /// The pods of the Jobs that match a label selector.
     fn pods(&self, selector: &str) -> Result<PodList, LauncherError> {
         let namespace = self.namespace()?;
         get(&format!("/api/v1/namespaces/{namespace}/pods?labelSelector={selector}"))
@@ -139,7 +140,7 @@ impl Launcher for Kubernetes {
             if !matches!(status, Status::Waiting { .. } | Status::Running) {
                 continue;
             }
-            // A Job is there until its pods have ended.
+            // A deleted Job exists until its pods have ended.
             let path = format!("/apis/batch/v1/namespaces/{namespace}/jobs/{id}?propagationPolicy=Foreground");
             unless(kubectl(&["delete", "--raw", &path], Vec::new()), &[NOT_FOUND])?;
             self.cancelled.insert(id.clone());
@@ -158,7 +159,7 @@ impl Launcher for Kubernetes {
     }
 }
 
-/// What was submitted together with a command.
+/// The name of the run, which all commands of one submission share.
 fn run_of(id: &JobId) -> &str {
     id.as_str().rsplit_once('-').map_or(id.as_str(), |(run, _)| run)
 }
@@ -187,7 +188,7 @@ fn kubectl(arguments: &[&str], input: Vec<u8>) -> Result<String, LauncherError> 
     PROGRAMS.output(KUBECTL, command, input)
 }
 
-/// Nothing where the server has refused a request for one of these reasons.
+/// The server's answer; none if the server refused the request for one of these reasons.
 fn unless(answer: Result<String, LauncherError>, reasons: &[&str]) -> Result<Option<String>, LauncherError> {
     match answer {
         Err(LauncherError::Failed { reason, .. }) if reasons.iter().any(|known| reason.contains(known)) => Ok(None),

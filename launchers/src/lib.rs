@@ -1,13 +1,14 @@
-//! Places commands on engines that exist: processes of this machine, Slurm, Ray and Kubernetes.
+//! Places commands on existing engines: processes of this machine, Slurm, Ray and Kubernetes.
 //!
-//! A [`Job`] is a command that runs as often as asked. Its commands start where and when the engine wants; [`Launcher::status`]
-//! says what has become of each. A command that is cancelled gets the signal TERM, and KILL when the engine's grace is over.
+//! A [`Job`] is a command that runs a given number of times. The engine decides where and when each command starts;
+//! [`Launcher::status`] returns the status of each. A cancelled command gets the signal TERM, and KILL when the engine's
+//! grace is over.
 //!
-//! An engine gives the commands its own environment and the job's variables, and nothing of the environment of the process that
-//! submits them, save what finds programs and speaks the user's language (`environment.rs`).
+//! A command receives the engine's own environment and the job's variables. From the environment of the submitting process
+//! it receives only the variables that find programs and set the user's language (`environment.rs`).
 //!
-//! It starts no engine, copies no files to other hosts, and submits nothing again: what an engine has lost is
-//! [`Status::Gone`]. It does not know what the commands do.
+//! This crate starts no engine, copies no files to other hosts, and submits nothing again: a command that an engine has
+//! lost is [`Status::Gone`]. The crate does not know what the commands do.
 
 mod call;
 mod environment;
@@ -31,40 +32,41 @@ pub use slurm::Slurm;
 
 /// An engine that runs commands.
 pub trait Launcher {
-    /// Submits a job's command `count` times; gives an id for each. Where one cannot be submitted, none is left behind.
+    /// Submits a job's command `count` times; returns an id for each run. If one run cannot be submitted, none stays
+    /// submitted.
     ///
     /// # Errors
-    /// Where the job says what no engine can run, and where the engine refuses it or does not answer.
+    /// If no engine can run the job, or if the engine refuses the job or does not answer.
     fn submit(&mut self, job: &Job, count: u64) -> Result<Vec<JobId>, LauncherError>;
 
-    /// What has become of commands, in their order.
+    /// The statuses of commands, in the order of `ids`.
     ///
     /// # Errors
-    /// Where an id is not one of this engine, and where the engine does not answer.
+    /// If an id does not belong to this engine, or the engine does not answer.
     fn status(&mut self, ids: &[JobId]) -> Result<Vec<Status>, LauncherError>;
 
-    /// Cancels commands, and does not wait until they have ended. Those that have ended stay as they are, and those that the
-    /// engine does not know are passed over.
+    /// Cancels commands, and does not wait for their ends. Commands that have ended stay unchanged, and commands that the
+    /// engine does not know are skipped.
     ///
     /// # Errors
-    /// Where an id is not one of this engine, and where the engine refuses it or does not answer.
+    /// If an id does not belong to this engine, or the engine refuses the request or does not answer.
     fn cancel(&mut self, ids: &[JobId]) -> Result<(), LauncherError>;
 
-    /// What a command of a job has written on its standard output and its standard error; nothing where it has not started.
+    /// The standard output and standard error of a job's command; empty if the command has not started.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If the log cannot be read.
     fn logs(&self, job: &Job, id: &JobId) -> Result<String, LauncherError>;
 }
 
 /// The launcher that a text names: `local`, `slurm`, `slurm:partition=debug,time=2:00:00`, `ray:http://127.0.0.1:8265` or
 /// `kubernetes:image=NAME`.
 ///
-/// What follows `slurm:` is options of `sbatch`, which win over ours; one without a value is a flag, as in `slurm:exclusive`. What
-/// follows `kubernetes:` is described at [`Kubernetes::new`].
+/// The text after `slurm:` contains options of `sbatch`, which override those of the launcher; an option without a value is
+/// a flag, as in `slurm:exclusive`. [`Kubernetes::new`] describes the text after `kubernetes:`.
 ///
 /// # Errors
-/// Where there is no such launcher, and where an option or an address is wrong. No engine is asked.
+/// If there is no such launcher, or an option or an address is invalid. No engine is contacted.
 ///
 /// ```
 /// assert!(ferrotune_launchers::launcher("slurm:partition=debug,time=2:00:00").is_ok());
@@ -82,7 +84,7 @@ pub fn launcher(text: &str) -> Result<Box<dyn Launcher>, LauncherError> {
     }
 }
 
-/// Cancels what was submitted of a job before this error, which is given back.
+/// Cancels the runs of a job that were submitted before this error, and returns the error.
 fn taken_back(launcher: &mut dyn Launcher, job: &Job, ids: &[JobId], error: LauncherError) -> LauncherError {
     if let Err(error) = launcher.cancel(ids) {
         tracing::warn!(job = job.name, "cannot cancel what was submitted: {error}");
@@ -90,7 +92,7 @@ fn taken_back(launcher: &mut dyn Launcher, job: &Job, ids: &[JobId], error: Laun
     error
 }
 
-/// A log's text, and nothing where there is no log yet.
+/// The text of a log; empty if there is no log yet.
 fn read_log(path: &Path) -> Result<String, LauncherError> {
     match std::fs::read(path) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),

@@ -1,7 +1,9 @@
-//! Commands as processes of this machine, each in a process group of its own. What the other launchers do is measured by it.
+//! Commands as processes of this machine, each in a process group of its own. This launcher is the reference for the
+//! others.
 //!
-//! The commands end with the launcher when it is dropped. A process that is killed drops nothing: a command that must not outlive
-//! it watches for that itself. Processors and memory are not limited, all commands start at once, and GPUs are not shared out.
+//! The commands end when the launcher is dropped. A killed process drops nothing, so a command that must not outlive the
+//! launcher has to watch for its end. Processors and memory are not limited, all commands start at once, and GPUs are not
+//! divided among them.
 
 use crate::{Job, JobId, Launcher, LauncherError, Status, environment};
 use ferrotune_machine::child;
@@ -15,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// The time from the signal TERM to the signal KILL.
 const GRACE: Duration = Duration::from_secs(20);
-/// The time that a killed process has to leave.
+/// The longest wait for a killed process to end.
 const LEAVE: Duration = Duration::from_secs(2);
 
 /// The launcher of this machine.
@@ -25,11 +27,11 @@ pub struct Local {
     started: u64,
 }
 
-/// The life of one command.
+/// The phase of one command.
 #[derive(Debug)]
 enum Phase {
     Running(Child),
-    /// It has had the signal TERM.
+    /// The command has received the signal TERM.
     Cancelled {
         child: Child,
         kill_at: Instant,
@@ -69,8 +71,8 @@ impl Launcher for Local {
         Ok(ids.iter().map(status).collect())
     }
 
-    /// Sends the signal TERM to the command's process group. [`Launcher::status`], and at the latest the drop, sends KILL to one
-    /// that has not ended 20 s later.
+    /// Sends the signal TERM to the command's process group. If the command has not ended 20 s later, [`Launcher::status`]
+    /// sends KILL, or at the latest the drop does.
     fn cancel(&mut self, ids: &[JobId]) -> Result<(), LauncherError> {
         for id in ids {
             if let Some(phase) = self.commands.get_mut(id) {
@@ -111,7 +113,7 @@ impl Local {
         Ok(id)
     }
 
-    /// Looks at each command again.
+    /// Updates the phase of each command.
     fn step(&mut self) {
         for (id, phase) in &mut self.commands {
             phase.step(id);
@@ -120,7 +122,7 @@ impl Local {
 }
 
 impl Drop for Local {
-    /// Cancels what runs, and waits until it has ended.
+    /// Cancels the running commands, and waits until they have ended.
     fn drop(&mut self) {
         for (id, phase) in &mut self.commands {
             phase.cancel(id);
@@ -132,7 +134,7 @@ impl Drop for Local {
 }
 
 impl Phase {
-    /// Sends the signal TERM where it has not been sent.
+    /// Sends the signal TERM, unless it has been sent already.
     fn cancel(&mut self, id: &JobId) {
         self.step(id);
         *self = match std::mem::replace(self, Self::Ended(Status::Gone)) {
@@ -144,7 +146,7 @@ impl Phase {
         };
     }
 
-    /// Sees whether the command has ended, and kills one whose grace is over.
+    /// Checks whether the command has ended, and kills it if its grace is over.
     fn step(&mut self, id: &JobId) {
         let (child, kill_at) = match self {
             Self::Running(child) => (child, None),
@@ -153,7 +155,8 @@ impl Phase {
         };
         match has_ended(child) {
             Ok(true) => {
-                // What the command leaves behind ends with it. Its group cannot be another's before the command is reaped.
+                // The command's remaining processes are killed with it. The id of its process group cannot be reused before
+                // the command is reaped.
                 signal(child, Signal::KILL, id);
                 *self = Self::Ended(reap(child, kill_at.is_some()));
             }
@@ -169,7 +172,7 @@ impl Phase {
         }
     }
 
-    /// Waits until a cancelled command has ended, and kills it where its grace is over.
+    /// Waits until a cancelled command has ended, and kills it if its grace is over.
     fn end(&mut self, id: &JobId) {
         if let Self::Cancelled { child, kill_at } = self {
             wait(child, kill_at.saturating_duration_since(Instant::now()), id);
@@ -180,7 +183,7 @@ impl Phase {
     }
 }
 
-/// Whether a child has ended; does not reap it.
+/// Whether a child process has ended; does not reap it.
 fn has_ended(child: &Child) -> rustix::io::Result<bool> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     Ok(waitid(WaitId::Pid(Pid::from_child(child)), options)?.is_some())

@@ -1,11 +1,11 @@
-//! Commands as jobs of a Ray cluster, through the REST interface of its dashboard
+//! Commands as jobs of a Ray cluster, through the REST API of its dashboard
 //! (<https://docs.ray.io/en/latest/cluster/running-applications/job-submission/rest.html>).
 //!
-//! Ray takes no waiting command out of its queue: one that is cancelled starts when there is room, and gets the signal TERM at
-//! once. It gives up a command that has waited for 15 minutes (`RAY_JOB_START_TIMEOUT_SECONDS` of its head).
+//! Ray does not remove a waiting command from its queue: a cancelled command starts when there is room, and gets the signal
+//! TERM at once. Ray gives up a command that has waited for 15 minutes (`RAY_JOB_START_TIMEOUT_SECONDS` of its head).
 //!
-//! Ray keeps the output, on the host that runs the command, and forgets all jobs when its head ends. Everyone who reaches the
-//! dashboard sees a job's variables. A dashboard that asks for a token is not supported.
+//! Ray stores the output on the host that runs the command, and forgets all jobs when its head ends. Everyone who can reach
+//! the dashboard sees a job's variables. A dashboard that requires a token is not supported.
 
 mod http;
 
@@ -18,7 +18,7 @@ use std::ffi::OsString;
 
 /// The engine's name in errors.
 const ENGINE: &str = "Ray";
-/// The variable from which Ray takes the time from the signal TERM to the signal KILL, 3 s where it is not set.
+/// The environment variable with Ray's time between the signals TERM and KILL, and its value here; Ray's default is 3 s.
 const GRACE: (&str, &str) = ("RAY_JOB_STOP_WAIT_TIME_S", "20");
 const NOT_FOUND: u16 = 404;
 
@@ -28,7 +28,7 @@ pub struct Ray {
     dashboard: Dashboard,
 }
 
-/// What Ray says of a job.
+/// Ray's details of a job.
 #[derive(Debug, Deserialize)]
 struct Details {
     status: String,
@@ -36,22 +36,22 @@ struct Details {
     driver_exit_code: Option<i64>,
 }
 
-/// A log of a job.
+/// Ray's answer with the log of a job.
 #[derive(Debug, Deserialize)]
 struct Logs {
     logs: String,
 }
 
 impl Ray {
-    /// With the address of the dashboard, `http://HOST:8265` in most cases.
+    /// A launcher for the dashboard at an address, which is `http://HOST:8265` in most cases.
     ///
     /// # Errors
-    /// Where it is no address.
+    /// If the text is not an address.
     pub fn new(address: &str) -> Result<Self, LauncherError> {
         Ok(Self { dashboard: Dashboard::new(address)? })
     }
 
-    /// An answer of a job's own address; nothing where Ray does not know the job.
+    /// The text of an answer about one job; none if Ray does not know the job.
     fn of_job(answer: http::Answer, what: &str) -> Result<Option<String>, LauncherError> {
         if answer.status == NOT_FOUND { Ok(None) } else { answer.text_of(what).map(Some) }
     }
@@ -67,7 +67,7 @@ impl Launcher for Ray {
             let id = JobId::from(format!("{run}-{}-{index}", std::process::id()));
             let mut body = body.clone();
             body.insert("submission_id".into(), id.as_str().into());
-            // One that has failed without an answer may have been submitted.
+            // A submission that failed without an answer may still have reached Ray.
             ids.push(id);
             let answer = self.dashboard.post("/api/jobs/", &Value::Object(body));
             if let Err(error) = answer.and_then(|answer| answer.text_of("a job")) {
@@ -105,7 +105,7 @@ impl Launcher for Ray {
     }
 }
 
-/// What is sent to submit a job, without its id.
+/// The body of the request that submits a job, without the job's id.
 fn body(job: &Job) -> Result<Map<String, Value>, LauncherError> {
     let grace = job.environment.iter().all(|(name, _)| name != GRACE.0).then_some(GRACE);
     let mut variables = Map::new();
@@ -124,7 +124,7 @@ fn body(job: &Job) -> Result<Map<String, Value>, LauncherError> {
     Ok(body)
 }
 
-/// The text for Ray's shell, which the command replaces, so that it gets the signals itself.
+/// The text for Ray's shell. The command replaces the shell, so that the command gets the signals itself.
 fn entrypoint(job: &Job) -> Result<String, LauncherError> {
     let folder: OsString = job.folder.clone().into();
     let mut line = b"cd ".to_vec();
@@ -142,25 +142,25 @@ fn parsed<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, LauncherError> {
         .map_err(|error| LauncherError::Answer { engine: ENGINE, answer: format!("{error} in {text:.200}") })
 }
 
-/// What Ray's details of a job stand for.
+/// The status in Ray's details of a job.
 fn read(details: Details) -> Result<Status, LauncherError> {
     Ok(match (details.status.as_str(), details.driver_exit_code) {
         ("PENDING", _) => Status::Waiting { reason: details.message },
         ("RUNNING", _) => Status::Running,
         ("SUCCEEDED", _) => Status::Ended { failure: None },
         ("STOPPED", _) => Status::cancelled(),
-        // Python's code of a process that a signal has ended.
+        // Python returns a negative code for a process that a signal has ended.
         ("FAILED", Some(code @ ..=-1)) => Status::ended(0, Some(-code)),
         ("FAILED", Some(code @ 1..)) => Status::ended(code, None),
         ("FAILED", _) => Status::Ended { failure: Some(last_line(&details.message.unwrap_or_default())) },
-        // It may be an end or none.
+        // An unknown status may or may not be an end.
         (other, _) => {
             return Err(LauncherError::Answer { engine: ENGINE, answer: format!("a job's status is {other}") });
         }
     })
 }
 
-/// The last line of a text that says something. Ray's texts are often the stack of an exception of Python.
+/// The last line of a text that is not empty. Ray's texts are often stack traces of Python exceptions.
 fn last_line(text: &str) -> String {
     let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
     last.unwrap_or("Ray gives no reason").into()

@@ -1,17 +1,17 @@
-//! A command as text for a POSIX shell, which runs it with exactly its arguments.
+//! Converts a command to text for a POSIX shell, which runs the command with exactly its arguments.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 
-/// What the shell reads as it is.
+/// The characters, in addition to letters and digits, that need no quotes in a shell.
 const PLAIN: &[u8] = b"%+,-./:=@_";
 
-/// The words of a command, quoted where they need it.
+/// The words of a command, quoted if necessary.
 pub(crate) fn words(command: &[OsString]) -> Vec<u8> {
     command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(&b' ')
 }
 
-/// A word in single quotes where it has a character that the shell might read.
+/// A word, in single quotes if it has a character that the shell might interpret.
 pub(crate) fn quoted(word: &OsStr) -> Vec<u8> {
     let bytes = word.as_bytes();
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || PLAIN.contains(byte);

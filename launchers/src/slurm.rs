@@ -1,13 +1,13 @@
 //! Commands as the tasks of a job array of Slurm, through Slurm's own programs: `sbatch`, `squeue`, `sacct` and `scancel`.
 //!
-//! The command takes the place of the batch script's shell, so that it gets the signal TERM itself: when it is cancelled, when it
-//! is preempted, and 30 s before its time is over. A command that Slurm preempts or whose host fails starts again, with the same
-//! id and the same log.
+//! The command replaces the batch script's shell, so that the command gets the signal TERM itself: when it is cancelled,
+//! when it is preempted, and 30 s before its time limit. A command starts again, with the same id and the same log, if
+//! Slurm preempts it or its host fails.
 //!
-//! Slurm keeps no record of a task that is cancelled while it waits, unless it keeps accounts: only the launcher that has cancelled
-//! it knows that, and for another it is [`Status::Gone`].
+//! Without accounting, Slurm keeps no record of a task that is cancelled while it waits. Only the launcher that has
+//! cancelled the task knows that; for other launchers the task is [`Status::Gone`].
 //!
-//! The job's variables go through the environment of `sbatch`, not through its arguments or the script, which others can see.
+//! The job's variables are passed through the environment of `sbatch`. Other users can see its arguments and the script.
 
 mod call;
 mod options;
@@ -21,7 +21,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 /// The engine's name in errors.
 const ENGINE: &str = "Slurm";
-/// How many ids one command line has.
+/// The largest number of ids in one command line.
 const IDS: usize = 500;
 const MIB: u64 = 1 << 20;
 
@@ -29,20 +29,20 @@ const MIB: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Slurm {
     options: Vec<String>,
-    /// What has been cancelled while it waited. Slurm keeps no record of such a task.
+    /// The tasks that were cancelled while they waited. Slurm keeps no record of such a task.
     never_started: HashSet<JobId>,
 }
 
 impl Slurm {
-    /// With options of `sbatch`, as in `partition=debug,time=2:00:00`.
+    /// A launcher with options of `sbatch`, as in `partition=debug,time=2:00:00`.
     ///
     /// # Errors
-    /// Where an option is not one, or is one that the launcher sets itself.
+    /// If an option is invalid, or is one that the launcher sets itself.
     pub fn new(options: &str) -> Result<Self, LauncherError> {
         Ok(Self { options: options::parse(options)?, never_started: HashSet::new() })
     }
 
-    /// The arguments of `sbatch`. The user's options come last, and win.
+    /// The arguments of `sbatch`. The user's options come last, and override the others.
     fn arguments(&self, job: &Job, count: u64) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = [
             "--parsable",
@@ -51,7 +51,7 @@ impl Slurm {
             "--requeue",
             "--open-mode=append",
             "--signal=B:TERM@30",
-            // Of what `call::sbatch` gives to sbatch.
+            // This exports all variables that `call::sbatch` sets for `sbatch`.
             "--export=ALL",
         ]
         .map(Into::into)
@@ -102,7 +102,7 @@ impl Launcher for Slurm {
             }
         }
         for ids in ids.chunks(IDS) {
-            // Without --quiet it fails for a job that has ended.
+            // Without --quiet, `scancel` fails for a job that has ended.
             let arguments = ["--quiet"].into_iter().chain(ids.iter().map(JobId::as_str));
             call::run("scancel", arguments)?;
         }
@@ -115,7 +115,7 @@ impl Launcher for Slurm {
     }
 }
 
-/// The batch script: the command takes the shell's place.
+/// The batch script, in which the command replaces the shell.
 fn script(job: &Job) -> Vec<u8> {
     let mut script = b"#!/bin/sh\nexec ".to_vec();
     script.extend(shell::words(&job.command));
@@ -123,7 +123,7 @@ fn script(job: &Job) -> Vec<u8> {
     script
 }
 
-/// The path of the logs, as `sbatch` reads it: `%` begins what it fills in.
+/// The path of the logs, in the form that `sbatch` expects: `%` begins a placeholder.
 fn output_pattern(job: &Job) -> Vec<u8> {
     let mut pattern = Vec::new();
     for &byte in job.log_folder().as_os_str().as_bytes() {
@@ -137,7 +137,7 @@ fn with_path(option: &str, path: &[u8]) -> OsString {
     OsString::from_vec([option.as_bytes(), OsStr::from_bytes(path).as_bytes()].concat())
 }
 
-/// The job's number in what `sbatch --parsable` prints: `NUMBER` or `NUMBER;CLUSTER`.
+/// The job's number in the output of `sbatch --parsable`: `NUMBER` or `NUMBER;CLUSTER`.
 fn number(answer: &str) -> Option<u64> {
     answer.trim().split(';').next()?.parse().ok()
 }

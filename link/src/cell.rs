@@ -1,73 +1,73 @@
-//! What the supervisor and the cell process say to each other, over one socket.
+//! The messages between the supervisor and the cell process, over one socket.
 
 use crate::Surroundings;
 use serde::{Deserialize, Serialize};
 
-/// What the supervisor orders the cell process to do. The process makes a snapshot of itself after each order.
+/// An order from the supervisor to the cell process. The process makes a snapshot of itself after each order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
 pub enum CellOrder {
     /// Load a cell's library and call its function.
     Run {
-        /// Path of the library.
+        /// Path of the cell's library.
         library: String,
-        /// The function's name.
+        /// Name of the cell's function in the library.
         function: String,
-        /// After how much CPU time of a thread its stack is sampled, in milliseconds; none where nothing is sampled.
+        /// The sampling period: the CPU time of a thread between two samples of its stack, in milliseconds; none without sampling.
         sample_ms: Option<u64>,
     },
-    /// Make another snapshot, because the present one has got a name.
+    /// Make another snapshot, because the present snapshot has got a name.
     Snapshot,
     /// Give freed memory back to the system, and make a snapshot without that memory.
     Trim,
 }
 
-/// What the cell process reports to the supervisor.
+/// A report from the cell process to the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "snake_case")]
 pub enum CellReport {
-    /// What programs started from this process would find, if that differs from what was reported last.
+    /// The working folder and environment variables that a program started from this process inherits, if they have changed.
     Surroundings {
-        /// It.
+        /// The present folder and environment variables.
         surroundings: Surroundings,
     },
     /// The cell has ended.
     Completed {
-        /// How many variables it has taken out of the store and not put back.
+        /// The number of variables that the cell has taken out of the store and not put back.
         missing: usize,
     },
-    /// Where the cell's threads have used CPU time. It comes before the end of the cell.
+    /// The CPU time of the cell's threads by stack. This report comes before the end of the cell.
     Sampled {
         /// The samples as JSON.
         samples: String,
     },
     /// The cell has run, or will run, without being sampled.
     Unsampled {
-        /// Why.
+        /// The reason why there are no samples.
         reason: String,
     },
     /// The cell could not be run.
     Refused {
-        /// Why not.
+        /// The reason why the cell could not be run.
         reason: String,
     },
     /// There is a new snapshot of the present state.
     SnapshotMade {
-        /// Its process id.
+        /// Process id of the snapshot.
         pid: i32,
-        /// How long the process stood still for it, in microseconds.
+        /// How long the cell process paused to make the snapshot, in microseconds.
         cost_us: u64,
     },
-    /// There is no snapshot of the present state.
+    /// The present state has no snapshot.
     Unguarded {
-        /// Why not.
+        /// The reason why there is no snapshot.
         reason: String,
     },
-    /// This process was a snapshot, and has taken the place of the process that it was copied from.
+    /// A snapshot has replaced the process that it was copied from; the snapshot sends this report.
     Restored {
         /// Names of the threads that were not copied.
         threads: Vec<String>,
     },
-    /// Freed memory has been given back, and there is a snapshot without it.
+    /// The process has given freed memory back to the system, and a snapshot without that memory exists.
     Trimmed,
 }

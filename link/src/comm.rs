@@ -1,6 +1,6 @@
-//! Comms: channels with a name between cells and front ends, which also carry the state of widgets.
+//! Comms: named channels between cells and front ends, which also carry the state of widgets.
 //!
-//! The kernel keeps them. A cell process has only their ids, so crashes and snapshots change no comm.
+//! The kernel keeps the comms. A cell process has only their ids, so crashes and snapshots change no comm.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -8,23 +8,23 @@ use serde_json::{Map, Value};
 /// A message on a comm.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommMessage {
-    /// Any JSON.
+    /// The content of the message: any JSON.
     pub data: Value,
     /// Metadata of the Jupyter message.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
-    /// Binary data, each in base64.
+    /// The binary buffers of the message, each in base64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub buffers: Vec<String>,
 }
 
-/// What a cell does with a comm.
+/// An operation of a cell on a comm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum CommAction {
     /// Open a comm. The answer is [`CommAnswer::Opened`].
     Open {
-        /// Name of what the front end does with it.
+        /// The comm's target name: it selects the handler in the front end.
         target: String,
         /// The first message.
         message: CommMessage,
@@ -43,7 +43,7 @@ pub enum CommAction {
         /// The last message.
         message: CommMessage,
     },
-    /// Take the messages that have come. The answer is [`CommAnswer::Messages`].
+    /// Take the messages that have arrived on a comm. The answer is [`CommAnswer::Messages`].
     Take {
         /// Id of the comm.
         comm: String,
@@ -53,36 +53,36 @@ pub enum CommAction {
         /// Id of the widget's comm.
         comm: String,
     },
-    /// Let front ends open comms with this target from now on, and take those that they have opened. The answer is
+    /// Accept comms that front ends open with this target from now on, and take those that are already open. The answer is
     /// [`CommAnswer::Accepted`].
     Accept {
-        /// The target.
+        /// The target name.
         target: String,
     },
 }
 
-/// What a cell learns from a [`CommAction`].
+/// The answer to a [`CommAction`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "comm", rename_all = "snake_case")]
 pub enum CommAnswer {
     /// The comm is open.
     Opened {
-        /// Its id.
+        /// Id of the new comm.
         id: String,
     },
-    /// The messages that no cell has taken before.
+    /// The messages of a comm that no cell has taken before.
     Messages {
-        /// In the order in which they came.
+        /// The messages, in the order in which they arrived.
         messages: Vec<CommMessage>,
     },
     /// A widget's state, without its binary data.
     State {
-        /// The values by their names.
+        /// The values of the state by their names.
         values: Map<String, Value>,
     },
     /// The comms that front ends have opened and that no cell has taken before.
     Accepted {
-        /// Each one's id and first message.
+        /// The id and the first message of each comm.
         opened: Vec<(String, CommMessage)>,
     },
 }

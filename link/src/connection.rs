@@ -13,8 +13,8 @@ pub const LINK_VARIABLE: &str = "FERROTUNE_LINK";
 /// A connection and the process that opened it. A process that this one forks must not use it.
 type Connection = Mutex<Option<(u32, UnixStream)>>;
 
-/// The connection in use is the one at [`CURRENT`]. There are several because a woken snapshot may find the lock of that
-/// one held by a thread which was not copied.
+/// The connections of this process; the one in use has the index [`CURRENT`]. There are several because, in a restored snapshot, a
+/// thread that was not copied may still hold the lock of the connection in use.
 static CONNECTIONS: [Connection; 16] = [const { Mutex::new(None) }; 16];
 static CURRENT: AtomicUsize = AtomicUsize::new(0);
 
@@ -25,9 +25,9 @@ fn current() -> &'static Connection {
 /// Sends a frame and waits for its answer, so that outputs keep their order.
 ///
 /// # Errors
-/// [`io::ErrorKind::NotConnected`] where no kernel listens (a plain program, a trial); else those of the socket.
+/// [`io::ErrorKind::NotConnected`] where no kernel listens (a plain program, a trial); else an error of the socket.
 pub fn send(frame: &KernelFrame) -> io::Result<Answer> {
-    // The supervisor can only pass on what is in the pipe.
+    // The supervisor can only pass on output that has left this process' buffer.
     io::stdout().flush()?;
     let mut connection = current().lock().unwrap_or_else(PoisonError::into_inner);
     let own = std::process::id();
@@ -49,8 +49,8 @@ pub fn send(frame: &KernelFrame) -> io::Result<Answer> {
     }
 }
 
-/// Closes the connection, and returns whether there was one; the next frame opens another one. A woken snapshot calls this, since
-/// the process that it was copied from may have died in the middle of a frame.
+/// Closes the connection, and returns whether there was one; the next frame opens another connection. A restored snapshot calls this,
+/// since the process that it was copied from may have died in the middle of a frame.
 pub fn forget() -> bool {
     let mut was_open = false;
     for _ in 0..CONNECTIONS.len() {

@@ -1,67 +1,67 @@
-//! What the kernel hears from a cell process, its supervisor and the compiler of a cell.
+//! The frames that the kernel receives from a cell process, from its supervisor and from the compiler of a cell.
 
 use crate::{CommAction, CommAnswer, SupervisorReply};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// What a cell process, its supervisor or a compiler sends to the kernel.
+/// A frame that a cell process, its supervisor or a compiler sends to the kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "frame", rename_all = "snake_case")]
 pub enum KernelFrame {
-    /// The first frame of a supervisor: this connection takes [`SupervisorOrder`](crate::SupervisorOrder)s.
+    /// The first frame of a supervisor: the kernel sends [`SupervisorOrder`](crate::SupervisorOrder)s over this connection.
     Supervisor,
-    /// The first frame of a cell's compiler: this connection takes
+    /// The first frame of a cell's compiler: over this connection the kernel sends
     /// [`SupervisorOrder::Interrupt`](crate::SupervisorOrder::Interrupt) and no other order.
     Compiler,
-    /// Text that the cell, or a thread of an earlier cell, wrote.
+    /// Text that the cell, or a thread of an earlier cell, has written to a text stream.
     Stream {
-        /// The stream that it was written to.
+        /// The stream: standard output or standard error.
         stream: Stream,
-        /// The text; bytes that are not UTF-8 have been replaced.
+        /// The text, in which bytes that are not UTF-8 have been replaced.
         text: String,
     },
-    /// Show something.
+    /// A MIME bundle to display.
     Display {
-        /// Its representations, by MIME type.
+        /// The representations of the value, by MIME type.
         data: Map<String, Value>,
-        /// Metadata, by MIME type where it belongs to one.
+        /// Metadata of the bundle, by MIME type where an entry belongs to one representation.
         metadata: Map<String, Value>,
-        /// Name under which it can be updated.
+        /// The display id, by which a later frame can update the output.
         display_id: Option<String>,
-        /// Whether it replaces what was shown under that name.
+        /// Whether this output replaces the earlier output with the same display id.
         update: bool,
     },
     /// The value of the cell's last expression.
     Result {
-        /// Its representations, by MIME type.
+        /// The representations of the value, by MIME type.
         data: Map<String, Value>,
-        /// Metadata, by MIME type where it belongs to one.
+        /// Metadata of the bundle, by MIME type where an entry belongs to one representation.
         metadata: Map<String, Value>,
     },
-    /// Clear the cell's output.
+    /// A request to clear the cell's output.
     Clear {
-        /// Wait until the next output comes.
+        /// Whether to clear only when the next output comes.
         wait: bool,
     },
-    /// The cell process has another working folder or environment than before.
+    /// The cell process has changed its working folder or its environment variables.
     Surroundings {
-        /// What it has now.
+        /// The new folder and environment variables.
         surroundings: Surroundings,
     },
-    /// Ask the user for a line. The answer is [`Answer::Line`].
+    /// A request for a line of text from the user. The answer is [`Answer::Line`].
     Input {
         /// The prompt.
         prompt: String,
         /// Whether the front end hides what the user types.
         password: bool,
     },
-    /// Do something with a comm. The answer is [`Answer::Comm`], or [`Answer::Done`] where there is nothing to tell.
+    /// An operation on a comm. The answer is [`Answer::Comm`], or [`Answer::Done`] for an operation without a result.
     Comm {
-        /// What to do.
+        /// The operation.
         action: CommAction,
     },
-    /// Begin a search. The answer comes once the search's supervisor holds everything it needs, or has refused.
+    /// A request to begin a search. The answer comes once the search's supervisor holds everything it needs, or has refused.
     Tune {
         /// The cell process that holds the shared data.
         pid: u32,
@@ -71,16 +71,16 @@ pub enum KernelFrame {
         symbol: String,
         /// File descriptor of the shared data, in the cell process.
         shared_fd: Option<i32>,
-        /// The device that is connected.
+        /// Name of the device that the notebook is connected to.
         device: String,
         /// The seed that was given to `ferrotune::seed`.
         seed: Option<u64>,
-        /// Where the search begins, as `file:line:column`: a place in the objective's source.
+        /// The place in the objective's source where the search begins, as `file:line:column`.
         location: String,
     },
-    /// What a supervisor makes of a frame that the kernel answers.
+    /// A supervisor's envelope for a cell's frame that the kernel has to answer.
     Asked {
-        /// The answer carries the same number.
+        /// The number of the question; the answer carries the same number.
         number: u64,
         /// The cell's frame: [`KernelFrame::Input`], [`KernelFrame::Comm`] or [`KernelFrame::Tune`].
         question: Box<KernelFrame>,
@@ -89,60 +89,60 @@ pub enum KernelFrame {
     Panic {
         /// The panic's message.
         message: String,
-        /// `file:line:column` in the generated source.
+        /// The panic's location, as `file:line:column` in the generated source.
         location: Option<String>,
     },
-    /// A panic ended the cell: that of the last [`KernelFrame::Panic`], or one that another thread passed on.
+    /// A panic has ended the cell: the panic of the last [`KernelFrame::Panic`], or one that another thread passed on.
     Panicked,
-    /// Through which places a panic came that has ended the cell, from the innermost to the outermost.
+    /// The source locations through which a fatal panic unwound, from the innermost to the outermost.
     Backtrace {
-        /// `file:line:column`, in generated sources and elsewhere.
+        /// The locations as `file:line:column`, in generated sources and elsewhere.
         locations: Vec<String>,
     },
-    /// Text for the standard error with a place in it.
+    /// Text for the standard error that contains a source location.
     Located {
-        /// What stands before the place.
+        /// The text before the location.
         before: String,
-        /// `file:line:column`, in a generated source or elsewhere.
+        /// The location as `file:line:column`, in a generated source or elsewhere.
         location: String,
-        /// What stands behind the place.
+        /// The text after the location.
         after: String,
     },
     /// The cell ended at a `?`, or could not be run.
     Failed {
         /// The error's text.
         message: String,
-        /// `file:line:column` of the `?` in the generated source.
+        /// The location of the `?`, as `file:line:column` in the generated source.
         location: Option<String>,
     },
-    /// What a cell under `%%profile` has recorded.
+    /// The profile that a cell under `%%profile` has recorded.
     Profile {
         /// The trace as JSON, with `file:line:column` for each loop.
         trace: String,
     },
-    /// The connected device has recorded, too, as a file that was asked for.
+    /// The connected device has finished its own profile, which the user asked for as a file.
     DeviceProfile {
-        /// Why there is no such file, unless there is.
+        /// The reason why the file was not written; none on success.
         failure: Option<String>,
     },
-    /// Where the threads of a cell have used CPU time.
+    /// The CPU time of a cell's threads, by stack.
     Sampled {
         /// The samples as JSON.
         samples: String,
     },
     /// A cell has run without being sampled.
     Unsampled {
-        /// Why.
+        /// The reason why there are no samples.
         reason: String,
     },
-    /// What the compiler warns of in the source that it has just compiled, each as rustc's JSON. Replaces earlier warnings.
+    /// The compiler's warnings about the source that it has just compiled, each as rustc's JSON. They replace earlier warnings.
     Warnings {
         /// The diagnostics.
         diagnostics: Vec<Value>,
     },
-    /// The cell was not run, because the user had stopped it before.
+    /// The cell was not run, because the user had interrupted it before it began.
     Cancelled,
-    /// The cell was not run, because the types of some variables have been defined anew. They have been dropped.
+    /// The cell was not run, because the types of some variables have been redefined. Those variables have been dropped.
     Changed {
         /// Names of the variables.
         names: Vec<String>,
@@ -151,64 +151,64 @@ pub enum KernelFrame {
     Reply {
         /// The request's number.
         number: u64,
-        /// The reply.
+        /// The content of the reply.
         reply: SupervisorReply,
     },
-    /// The process that held the variables has ended, and its snapshot has taken its place.
+    /// The process that held the variables has ended, and its snapshot has replaced it.
     Restored {
-        /// How it ended.
+        /// How the process ended.
         ending: CellEnding,
-        /// Names of the threads of earlier cells, which did not come along.
+        /// Names of the threads of earlier cells, which the snapshot does not have.
         threads: Vec<String>,
-        /// Whether a cell was running.
+        /// Whether a cell was running when the process ended.
         running: bool,
     },
-    /// There is no snapshot of the state after the last cell.
+    /// The state after the last cell has no snapshot.
     Unguarded {
-        /// Why not.
+        /// The reason why there is no snapshot.
         reason: String,
     },
-    /// The process that held the variables has ended, and no snapshot could take its place. Another process has been
-    /// started, without variables.
+    /// The process that held the variables has ended, and no snapshot could replace it. A new process without variables has been
+    /// started.
     Died {
-        /// How it ended.
+        /// How the process ended.
         ending: CellEnding,
     },
 }
 
-/// What a program finds that is started from the cell process.
+/// The working folder and environment variables that a program started from the cell process inherits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Surroundings {
-    /// The working folder; none where it has been deleted.
+    /// The working folder; none if the folder has been deleted.
     pub folder: Option<String>,
-    /// The environment variables that have been set since the process began, and those that have been removed since.
+    /// The environment variables that have been set since the process began, with their values, and those that have been removed, without.
     pub changed: BTreeMap<String, Option<String>>,
 }
 
-/// How a cell process ended.
+/// The way in which a cell process ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ending", rename_all = "snake_case")]
 pub enum CellEnding {
-    /// It exited.
+    /// The process exited by itself.
     Exited {
-        /// Its exit status.
+        /// The exit status.
         code: i32,
     },
-    /// A signal ended it.
+    /// A signal ended the process.
     Signalled {
         /// The signal's number.
         signal: i32,
     },
-    /// It held too much memory and was killed.
+    /// The process used too much memory and was killed.
     OutOfMemory {
-        /// The most that it was seen to hold, in bytes.
+        /// The largest memory use that was measured, in bytes.
         peak_bytes: u64,
-        /// The limit that it exceeded; none where the machine ran out of memory.
+        /// The limit that the process exceeded, in bytes; none where the machine ran out of memory.
         limit_bytes: Option<u64>,
     },
-    /// It did not stop after an interrupt and was killed.
+    /// The process did not stop after an interrupt and was killed.
     Stopped,
-    /// The cell failed after it had moved variables. The process was killed, because the snapshot still has them.
+    /// The cell failed after it had moved variables. The process was killed, because its snapshot still has these variables.
     TakenBack,
 }
 
@@ -222,25 +222,25 @@ pub enum Stream {
     Stderr,
 }
 
-/// What a cell gets back for each frame.
+/// The kernel's answer to a frame of a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
     /// The frame has been passed on, and so has everything that was printed before it.
     Done,
-    /// What the user typed; `None` where the front end takes no input.
+    /// The line that the user typed; `None` where the front end takes no input.
     Line {
         /// The line, without its end.
         text: Option<String>,
     },
-    /// What the cell learns of a comm.
+    /// The result of an operation on a comm.
     Comm {
-        /// It.
+        /// The result.
         learned: CommAnswer,
     },
-    /// It could not be done.
+    /// The kernel or the supervisor has refused the request.
     Refused {
-        /// One line: what is wrong and what to do.
+        /// One line that says what is wrong and what to do.
         reason: String,
     },
 }

@@ -1,9 +1,9 @@
-//! What the kernel asks of the cell supervisor, and what the supervisor replies.
+//! The requests from the kernel to the cell supervisor, and the supervisor's replies.
 
 use crate::Answer;
 use serde::{Deserialize, Serialize};
 
-/// What the kernel sends to a cell supervisor.
+/// A message from the kernel to a cell supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
 pub enum SupervisorOrder {
@@ -16,54 +16,54 @@ pub enum SupervisorOrder {
     },
     /// A new cell begins. Interrupts of earlier cells do not apply to it.
     Begin {
-        /// Number under which the cell can be undone; none for what is not a cell of the user's.
+        /// The number by which the cell can be undone; none for code that is not a cell of the user's.
         cell: Option<u64>,
     },
-    /// Stop the cell: signal it, and kill it if it does not stop. A cell that is still being compiled is not run.
+    /// Interrupt the cell: send it a signal, and kill it if it does not stop. A cell that is still being compiled is not run.
     Interrupt,
     /// A request, which the supervisor answers with [`KernelFrame::Reply`](crate::KernelFrame::Reply).
     Request {
-        /// The reply carries the same number.
+        /// The number of the request; the reply carries the same number.
         number: u64,
         /// The request.
         request: SupervisorRequest,
     },
 }
 
-/// What the kernel requests of a cell supervisor.
+/// A request from the kernel to a cell supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
 pub enum SupervisorRequest {
-    /// Pass on everything that has been printed.
+    /// Pass on all output that has been printed so far.
     Sync,
-    /// Tell evcxr that its next cell has run, without running it: only evcxr's own list of variables is to change.
+    /// Report to evcxr that its next cell has run, without running it, so that only evcxr's own list of variables changes.
     Skip,
-    /// Keep the present state under a name.
+    /// Keep the snapshot of the present state under a name.
     Keep {
-        /// The name. A state that already has it is dropped.
+        /// The name. An older snapshot with the same name is dropped.
         name: String,
     },
-    /// Bring the variables back to an earlier state. evcxr connects anew afterwards.
+    /// Restore the variables to an earlier state. evcxr connects anew afterwards.
     Return {
         /// The snapshot of that state.
         to: SnapshotKey,
     },
     /// Limit the memory of cells from now on.
     Limit {
-        /// The limit in bytes; none for what the machine can spare.
+        /// The limit in bytes; none to limit cells to the memory that the machine can spare.
         bytes: Option<u64>,
     },
-    /// Sample what the threads of cells spend their CPU time on, from the next cell on.
+    /// Sample the stacks of the cells' threads by CPU time, from the next cell on.
     Sample {
-        /// After how much CPU time of a thread, in milliseconds; none for no longer.
+        /// The sampling period in CPU time of a thread, in milliseconds; none to stop sampling.
         period_ms: Option<u64>,
     },
     /// Have the process that holds the variables give freed memory back to the system.
     Trim {
-        /// Also drop the snapshots for `%undo`, which share that memory.
+        /// Whether to drop the snapshots for `%undo` too, which share that memory.
         forget: bool,
     },
-    /// Report how much memory is held.
+    /// Report the memory use of the supervisor's processes.
     Report,
 }
 
@@ -71,30 +71,30 @@ pub enum SupervisorRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
 pub enum SupervisorReply {
-    /// It is done.
+    /// The request has been carried out.
     Done,
-    /// It could not be done, and nothing has changed.
+    /// The request has been refused, and nothing has changed.
     Refused {
-        /// One line: what is wrong and what to do.
+        /// One line that says what is wrong and what to do.
         reason: String,
     },
-    /// It could not be done, and the variables are lost.
+    /// The request has failed, and the variables are lost.
     Lost,
-    /// How much memory is held.
+    /// The memory use of the supervisor's processes.
     Report {
         /// The figures.
         report: MemoryReport,
     },
 }
 
-/// How much memory a supervisor's processes hold. Private bytes are those that come back when the process ends.
+/// The memory use of a supervisor's processes. Private bytes are the bytes that become free when the process ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryReport {
     /// Process id of the supervisor.
     pub supervisor_pid: u32,
     /// Process id of the process that holds the variables.
     pub cells_pid: u32,
-    /// What that process and its snapshots hold together in the machine's memory, in bytes.
+    /// The memory that the process with the variables and its snapshots use together, in bytes.
     pub held_bytes: u64,
     /// The memory limit of a cell, if there is one.
     pub limit_bytes: Option<u64>,
@@ -105,21 +105,21 @@ pub struct MemoryReport {
 /// One snapshot of the process that holds the variables.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SnapshotReport {
-    /// Which state it holds.
+    /// The state that the snapshot holds.
     pub key: SnapshotKey,
-    /// Its process id.
+    /// Process id of the snapshot.
     pub pid: u32,
-    /// Seconds since it was made.
+    /// The snapshot's age in seconds.
     pub age_s: f64,
-    /// How long the process stood still while it was made, in microseconds.
+    /// How long the process paused while the snapshot was made, in microseconds.
     pub cost_us: u64,
-    /// What comes back if it is dropped, in bytes.
+    /// The memory that becomes free if the snapshot is dropped, in bytes.
     pub private_bytes: u64,
-    /// Its proportional share of the memory that it has in common with others, in bytes.
+    /// The snapshot's proportional share of the memory that it shares with other processes, in bytes.
     pub share_bytes: u64,
 }
 
-/// A state to which the variables can be brought back.
+/// The key of a snapshot: a state to which the variables can be restored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "key", rename_all = "snake_case")]
 pub enum SnapshotKey {
@@ -130,7 +130,7 @@ pub enum SnapshotKey {
         /// The cell's number.
         cell: u64,
     },
-    /// The state that was given this name.
+    /// The state that the user gave this name.
     Named {
         /// The name.
         name: String,

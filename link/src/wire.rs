@@ -1,20 +1,20 @@
-//! One frame on a stream: its length in four bytes, least significant first, then one JSON object.
+//! The encoding of a frame on a stream: the length in four bytes, least significant first, then one JSON object.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
 
-/// No frame is larger; a longer length means that the two sides do not understand each other.
+/// The largest length of a frame in bytes. A greater length means that the two sides use different protocols.
 pub const MAX_FRAME_BYTES: u32 = 256 << 20;
 
-/// How much of a frame is awaited at once, at first. Afterwards it is as much as has arrived, so that a length alone, which a
-/// damaged stream may claim, takes no memory.
+/// The size of the first read of a frame. Each later read is as large as all bytes that have arrived, so that a false length
+/// in a damaged stream reserves no memory.
 const FIRST_PIECE_BYTES: usize = 1 << 20;
 
 /// Writes one frame.
 ///
 /// # Errors
-/// Those of the writer; also a frame of more than [`MAX_FRAME_BYTES`].
+/// An error of the writer, or a frame of more than [`MAX_FRAME_BYTES`].
 pub fn write(writer: &mut impl Write, frame: &impl Serialize) -> io::Result<()> {
     let body = serde_json::to_vec(frame)?;
     let length = u32::try_from(body.len())
@@ -31,7 +31,7 @@ pub fn write(writer: &mut impl Write, frame: &impl Serialize) -> io::Result<()> 
 /// Reads one frame; `None` at the end of the stream.
 ///
 /// # Errors
-/// Those of the reader; a frame that is too long, cut off, or not what was expected.
+/// An error of the reader; a frame that is too long, cut off, or of another type.
 pub fn read<T: DeserializeOwned>(reader: &mut impl Read) -> io::Result<Option<T>> {
     let mut length = [0; 4];
     // Unlike `read`, `read_exact` goes on after a signal.
@@ -53,10 +53,10 @@ pub fn read<T: DeserializeOwned>(reader: &mut impl Read) -> io::Result<Option<T>
     Ok(Some(serde_json::from_slice(&body)?))
 }
 
-/// Takes the first whole frame out of bytes that have arrived so far; `None` while it is not whole.
+/// Removes the first whole frame from the bytes that have arrived; `None` while the frame is incomplete.
 ///
 /// # Errors
-/// A frame that is too long or not what was expected.
+/// A frame that is too long or of another type.
 pub fn take<T: DeserializeOwned>(bytes: &mut Vec<u8>) -> io::Result<Option<T>> {
     let Some(length) = bytes.first_chunk::<4>().map(|length| u32::from_le_bytes(*length)) else {
         return Ok(None);
@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(read::<KernelFrame>(&mut wire.as_slice()).unwrap(), Some(frame));
     }
 
-    /// SplitMix64, so that a failure repeats.
+    /// A pseudo-random number below `bound` (SplitMix64), so that a failure repeats.
     fn random(state: &mut u64, bound: usize) -> usize {
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let bits = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -143,7 +143,7 @@ mod tests {
         assert!(accepted > 100 && refused > 100 && unfinished > 100, "{accepted} {refused} {unfinished}");
     }
 
-    /// A stream that ends after some bytes, and how much was awaited of it at once, at most.
+    /// A stream that ends after some bytes, and the largest read that was asked of it.
     struct Short<'a> {
         bytes: &'a [u8],
         most: usize,

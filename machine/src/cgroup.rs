@@ -1,15 +1,16 @@
-//! The cgroups that this process is in, in both of Linux' versions, and their limits. Creates and changes none.
+//! The cgroups of this process, in both of Linux' versions, and their limits. Creates and changes none.
 
 use crate::{Read, field, file};
 use std::path::{Component, Path, PathBuf};
 
-/// Where Linux shows cgroups.
+/// The folder in which Linux shows cgroups.
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Version 1 writes "no limit" as the largest number of whole pages that fits into 63 bits. Pages have at most 64 KiB.
+/// The least value that means "no limit". Version 1 writes the largest number of whole pages that fits into 63 bits, and
+/// pages have at most 64 KiB.
 const UNLIMITED_BYTES: u64 = i64::MAX as u64 - 0xffff;
 
-/// The two ways in which Linux shows cgroups.
+/// The two versions of Linux' cgroups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// A hierarchy for each controller.
@@ -19,7 +20,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// The file that holds the limit on memory.
+    /// The file with the limit on memory.
     pub fn memory_limit_file(self) -> &'static str {
         match self {
             Version::One => "memory.limit_in_bytes",
@@ -34,7 +35,7 @@ impl Version {
         }
     }
 
-    /// The line of `memory.stat` with the file pages that the system drops first, of this cgroup and those below it.
+    /// The line of `memory.stat` with the file pages that the system drops first, for this cgroup and those below it.
     fn droppable_field(self) -> &'static str {
         match self {
             Version::One => "total_inactive_file",
@@ -56,8 +57,8 @@ impl Version {
         }
     }
 
-    /// The path of this process in the hierarchy of a controller, by the text of `/proc/self/cgroup`. Relative to the mount,
-    /// and empty where it leads out of the mount: the container's own cgroup is then what is mounted.
+    /// The path of this process in the hierarchy of a controller, from the text of `/proc/self/cgroup`. The path is
+    /// relative to the mount. It is empty if it leads out of the mount, because the container's own cgroup is then mounted.
     fn path(self, own: &str, controller: &str) -> Option<PathBuf> {
         let is_of_this = |controllers: &str| match self {
             Version::One => controllers.split(',').any(|name| name == controller),
@@ -72,12 +73,13 @@ impl Version {
     }
 }
 
-/// The folders of the cgroups that this process is in and that can limit memory.
+/// The folders of this process' cgroups that can limit memory.
 pub fn own_memory_cgroups() -> Vec<(Version, PathBuf)> {
     named_cgroups(&file(Path::new("/proc/self/cgroup")).unwrap_or_default())
 }
 
-/// Version 1 first: a controller that has a hierarchy of its own is absent from the common one.
+/// The folders of the memory cgroups, version 1 first: a controller with a hierarchy of its own is absent from the common
+/// one.
 fn named_cgroups(own: &str) -> Vec<(Version, PathBuf)> {
     let versions = [Version::One, Version::Two].into_iter();
     versions.filter_map(|version| Some((version, version.mount("memory").join(version.path(own, "memory")?)))).collect()
@@ -88,7 +90,7 @@ pub fn memory_limit_bytes(read: Read<'_>) -> Option<u64> {
     own_and_above(read, "memory").iter().filter_map(|(version, folder)| memory_limit_of(read, *version, folder)).min()
 }
 
-/// What the limits of this process' cgroups leave, in bytes. File pages that the system can drop count as free.
+/// The memory that the limits of this process' cgroups leave, in bytes. File pages that the system can drop count as free.
 pub fn memory_available_bytes(read: Read<'_>) -> Option<u64> {
     let available = |(version, folder): &(Version, PathBuf)| {
         let limit = memory_limit_of(read, *version, folder)?;
@@ -99,7 +101,7 @@ pub fn memory_available_bytes(read: Read<'_>) -> Option<u64> {
     own_and_above(read, "memory").iter().filter_map(available).min()
 }
 
-/// How many cores' time the quotas of this process' cgroups grant, rounded up.
+/// The number of cores whose time the quotas of this process' cgroups grant, rounded up.
 pub fn core_quota(read: Read<'_>) -> Option<u64> {
     let quota = |(version, folder): &(Version, PathBuf)| {
         let (quota, period) = match version {
@@ -115,14 +117,14 @@ pub fn core_quota(read: Read<'_>) -> Option<u64> {
     own_and_above(read, "cpu").iter().filter_map(quota).min()
 }
 
-/// How many processes of a cgroup the system has killed because it was over its limit.
+/// The number of processes of a cgroup that the system has killed because the cgroup exceeded its limit.
 pub fn oom_kills(version: Version, folder: &Path) -> u64 {
     let counters = file(&folder.join(version.oom_kills_file())).unwrap_or_default();
     field(&counters, "oom_kill").unwrap_or(0)
 }
 
-/// The cgroups of this process and all above them, in both versions. A container may show its cgroup as the mount itself,
-/// under a path that exists only outside: the mount is always among them.
+/// The cgroups of this process and all cgroups above them, in both versions. A container may show its cgroup as the mount
+/// itself, under a path that exists only outside the container. So the mount is always included.
 fn own_and_above(read: Read<'_>, controller: &str) -> Vec<(Version, PathBuf)> {
     let own = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
     let mut folders = Vec::new();
@@ -138,7 +140,7 @@ fn memory_limit_of(read: Read<'_>, version: Version, folder: &Path) -> Option<u6
     (limit < UNLIMITED_BYTES).then_some(limit)
 }
 
-/// A number; `max`, `-1` and the like stand for no limit.
+/// Parses a number; none for `max`, `-1` and similar texts, which mean no limit.
 fn number(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
@@ -147,7 +149,7 @@ fn number(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Limit and what is left of it, of a process in a tree of these files.
+    /// The limit and the available memory of a process in a tree of these files.
     fn memory(files: &[(&str, &str)]) -> (Option<u64>, Option<u64>) {
         let read =
             |path: &Path| files.iter().find(|(name, _)| Path::new(name) == path).map(|(_, text)| (*text).to_owned());
@@ -185,7 +187,7 @@ mod tests {
                 ("/sys/fs/cgroup/memory/docker/1/memory.usage_in_bytes", "900\n"),
                 ("/sys/fs/cgroup/memory/docker/1/memory.stat", "inactive_file 1\ntotal_inactive_file 400\n"),
                 ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
-                // The pids of version 1 are in a hierarchy of their own.
+                // In version 1, the pids controller has a hierarchy of its own.
                 ("/sys/fs/cgroup/memory/x/memory.limit_in_bytes", "1\n"),
             ]
         };

@@ -1,4 +1,4 @@
-//! Child processes with a deadline. Never waits without one: a process that its driver holds does not end even when it
+//! Child processes with a deadline. Never waits without a deadline: a process that a driver holds does not end even when it
 //! is killed.
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -8,31 +8,32 @@ use std::io::{self, Read as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a killed process may take to leave. One that takes longer is held by a driver.
+/// The longest wait for a killed process to end. A process that takes longer is held by a driver.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// How much libtpu and XLA write to standard error; 3 is only what ends the process.
+/// The environment variables with the log levels of libtpu and XLA on standard error; level 3 shows only fatal errors.
 const QUIET: [&str; 3] = ["TF_CPP_MIN_LOG_LEVEL", "TPU_MIN_LOG_LEVEL", "TPU_STDERR_LOG_LEVEL"];
 
-/// Keeps the libraries that drive devices from writing to standard error in a process that this command starts, where the user
-/// has not set otherwise. Their errors come back from their functions.
+/// Keeps device libraries from writing to standard error in a process that this command starts, unless the user has set a
+/// log level. Their functions still return errors.
 pub fn quiet_drivers(command: &mut Command) {
     for name in QUIET.into_iter().filter(|name| std::env::var_os(name).is_none()) {
         command.env(name, "3");
     }
 }
 
-/// Undoes [`quiet_drivers`], for a process whose standard error is shown only where it fails: warnings and errors are written.
+/// Undoes [`quiet_drivers`] for a process whose standard error is shown only if it fails: the libraries then write warnings
+/// and errors.
 pub fn loud_drivers(command: &mut Command) {
     for name in QUIET.into_iter().filter(|name| std::env::var_os(name).is_none_or(|level| level == "3")) {
         command.env(name, "1");
     }
 }
 
-/// What a program prints on its standard output, which must be less than a pipe holds (64 KiB).
+/// Runs a program and returns its standard output, which must be smaller than a pipe's buffer (64 KiB).
 ///
 /// # Errors
-/// Where it cannot be run, does not end within the deadline, which kills it, or ends without success.
+/// If the program cannot be run, does not end within the deadline, which kills it, or ends without success.
 pub fn output(command: &mut Command, deadline: Duration) -> io::Result<String> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let status = match wait(&mut child, deadline)? {
@@ -49,19 +50,19 @@ pub fn output(command: &mut Command, deadline: Duration) -> io::Result<String> {
     if status.success() { Ok(text) } else { Err(io::Error::other(format!("it ended with {status}"))) }
 }
 
-/// Kills a child and reaps it; one that does not leave stays this process' child.
+/// Kills a child process and reaps it. A child that does not end remains a child of this process; the result is then none.
 ///
 /// # Errors
-/// Where the system refuses it.
+/// If the system refuses to kill the child, or to wait for it.
 pub fn kill(child: &mut Child) -> io::Result<Option<ExitStatus>> {
     child.kill()?;
     wait(child, GRACE)
 }
 
-/// Waits until a child has ended, and reaps it; none where it still runs after `limit`.
+/// Waits until a child process has ended, and reaps it; none if the child still runs after `limit`.
 ///
 /// # Errors
-/// Where the system refuses it.
+/// If the system refuses to wait.
 pub fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     wait_for_exit(Pid::from_child(child), limit)?;
     child.try_wait()
@@ -70,7 +71,7 @@ pub fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>
 /// Waits until a process has ended, for `limit` at most. Reaps nothing.
 ///
 /// # Errors
-/// Where the system refuses it.
+/// If the system refuses to wait.
 pub fn wait_for_exit(pid: Pid, limit: Duration) -> io::Result<()> {
     let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
         Err(Errno::SRCH) => return Ok(()),
@@ -110,7 +111,7 @@ mod tests {
     fn killed_child_is_reaped() -> io::Result<()> {
         let mut child = Command::new("sleep").arg("60").spawn()?;
         assert_eq!(wait(&mut child, Duration::from_millis(1))?, None);
-        // The grace of `kill` may be short for a machine that is busy.
+        // On a busy machine, the grace of `kill` may be too short.
         let status = kill(&mut child)?.map_or_else(|| child.wait(), Ok)?;
         assert!(!status.success());
         assert_eq!(wait_for_exit(Pid::from_child(&child), Duration::ZERO)?, ());

@@ -1,4 +1,4 @@
-//! Sizes and durations as people read them.
+//! Formats sizes and durations for people.
 
 use std::time::Duration;
 
@@ -26,10 +26,10 @@ pub fn precise_bytes(count: u64) -> String {
     format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// A size in the unit in which it reads below 1024 with so many decimals.
+/// A size in the first unit in which it reads below 1024 with this number of decimals.
 fn in_unit(count: u64, decimals: i32) -> (f64, &'static str) {
     let mut value = count as f64;
-    // What would round up to 1024 belongs to the next unit.
+    // A number that would round up to 1024 belongs to the next unit.
     let limit = 1024.0 - 0.5 * 10_f64.powi(-decimals);
     for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
         if value < limit {
@@ -40,7 +40,7 @@ fn in_unit(count: u64, decimals: i32) -> (f64, &'static str) {
     (value, "PiB")
 }
 
-/// A duration in the unit that fits it: `1.25 s`, `3.4 ms`, `17 µs`.
+/// A duration in a suitable unit: `1.25 s`, `3.4 ms`, `17 µs`.
 pub fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     match seconds {
@@ -50,7 +50,7 @@ pub fn duration(duration: Duration) -> String {
     }
 }
 
-/// The duration of something that may take hours: `8.4 s`, `3 min 20 s`, `2 h 5 min`.
+/// A duration that may be hours long: `8.4 s`, `3 min 20 s`, `2 h 5 min`.
 pub fn long_duration(seconds: f64) -> String {
     let whole = seconds.round().max(0.0) as u64;
     match whole {

@@ -1,5 +1,5 @@
-//! The identity of a process. A process id alone can be reused, and is another process in another PID namespace; with the
-//! namespace and the start time it is unique. Ends no process.
+//! The identity of a process. A process id alone can be reused, and belongs to different processes in different PID
+//! namespaces. With the namespace and the start time it is unique. Ends no process.
 
 use crate::process_tree::number;
 use rustix::io::Errno;
@@ -9,26 +9,26 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 
-/// Where `/proc/PID/stat` has the start time, counted from the field after the program's name.
+/// The position of the start time in `/proc/PID/stat`, counted from the field after the program's name.
 const START_FIELD: usize = 19;
 
-/// A process, as its supervisor or another process names it. Its text is `NAMESPACE-START-PID`.
+/// The identity of a process, for its supervisor or another process. Its text is `NAMESPACE-START-PID`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The inode of its PID namespace, in which its process id counts.
+    /// The inode of the PID namespace in which the process id is valid.
     pub namespace: u64,
-    /// When it was started, in ticks of the clock that starts with the machine.
+    /// The start time of the process, in clock ticks since the machine started.
     pub start_ticks: u64,
-    /// Its process id.
+    /// The process id.
     pub pid: Pid,
 }
 
 impl Identity {
-    /// This process.
+    /// The identity of this process.
     ///
     /// # Errors
-    /// Where /proc is not readable, or shows the processes of another PID namespace, where this one's process ids belong
-    /// to other processes.
+    /// If /proc is not readable, or shows another PID namespace, in which this namespace's process ids belong to other
+    /// processes.
     pub fn own() -> io::Result<Identity> {
         let pid = rustix::process::getpid();
         if fs::read_link("/proc/self")?.to_str() != Some(&number(pid).to_string()) {
@@ -39,7 +39,7 @@ impl Identity {
         Ok(Identity { namespace: own_namespace()?, start_ticks, pid })
     }
 
-    /// Reads the text of an identity; none where it is not one.
+    /// Parses the text of an identity; none if the text is not an identity.
     pub fn parse(text: &str) -> Option<Identity> {
         let mut parts = text.splitn(3, '-');
         let (namespace, start, pid) = (parts.next()?, parts.next()?, parts.next()?);
@@ -47,13 +47,13 @@ impl Identity {
         Some(Identity { namespace: namespace.parse().ok()?, start_ticks: start.parse().ok()?, pid })
     }
 
-    /// Whether the process has certainly ended. One of another PID namespace is invisible here, and may still run.
+    /// Whether the process has certainly ended. A process of another PID namespace is invisible here, and may still run.
     pub fn is_dead(&self) -> bool {
         let is_seen_from_here = own_namespace().is_ok_and(|own| own == self.namespace);
         is_seen_from_here
             && match start_ticks(self.pid) {
                 Ok(Some(start_ticks)) => start_ticks != self.start_ticks,
-                // Some systems hide the processes of other users; a signal still finds them.
+                // Some systems hide the processes of other users, but a signal still reaches them.
                 Ok(None) => rustix::process::test_kill_process(self.pid) == Err(Errno::SRCH),
                 Err(_) => false,
             }
@@ -66,7 +66,7 @@ impl fmt::Display for Identity {
     }
 }
 
-/// The inode of this process' PID namespace; 0 on a system that has only one.
+/// The inode of this process' PID namespace; 0 on a system without PID namespaces.
 fn own_namespace() -> io::Result<u64> {
     match fs::metadata("/proc/self/ns/pid") {
         Ok(namespace) => Ok(namespace.ino()),
@@ -75,10 +75,10 @@ fn own_namespace() -> io::Result<u64> {
     }
 }
 
-/// When a process was started, in ticks since the machine was; none where there is no such process.
+/// The start time of a process, in clock ticks since the machine started; none if there is no such process.
 ///
 /// # Errors
-/// Where /proc cannot be read.
+/// If /proc cannot be read.
 pub fn start_ticks(pid: Pid) -> io::Result<Option<u64>> {
     let stat = match fs::read_to_string(format!("/proc/{}/stat", number(pid))) {
         Err(error)
@@ -88,7 +88,7 @@ pub fn start_ticks(pid: Pid) -> io::Result<Option<u64>> {
         }
         stat => stat?,
     };
-    // The program's name is in brackets, and may have any character in it.
+    // The program's name is in parentheses, and may contain any character.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let start = fields.split_whitespace().nth(START_FIELD).and_then(|field| field.parse().ok());
     start.map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into())

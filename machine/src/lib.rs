@@ -1,7 +1,7 @@
 //! Facts of the machine that the kernel, its cells and searches all need, each read in one place: memory, cgroups,
-//! processes, NVIDIA's devices; files in memory; and how sizes and durations are written for people.
+//! processes and NVIDIA's devices. It also makes files in memory, and formats sizes and durations for people.
 //!
-//! It decides nothing: budgets, and whom to kill, are for those who ask. It links no candle, CUDA or PJRT.
+//! This crate decides nothing: its callers choose budgets, and which process to kill. It links no candle, CUDA or PJRT.
 
 pub mod cgroup;
 pub mod child;
@@ -15,11 +15,11 @@ pub mod process_tree;
 use std::fs;
 use std::path::Path;
 
-/// Reads a small file; `None` where it is absent or unreadable. [`file`] reads this machine's, and a test or a described
-/// machine has its own.
+/// A function that reads a small file; `None` if the file is absent or unreadable. [`file`] reads files of this machine; a
+/// test, or a described machine, has its own function.
 pub type Read<'a> = &'a dyn Fn(&Path) -> Option<String>;
 
-/// A [`Read`] of this machine. What a file would tell is unknown where it cannot be read, whatever the reason.
+/// A [`Read`] of this machine. If a file cannot be read, for whatever reason, its facts are unknown.
 pub fn file(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok()
 }

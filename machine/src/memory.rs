@@ -1,4 +1,4 @@
-//! Memory of the machine, of its container and of single processes, from /proc. Cheap enough to be read every 10 ms.
+//! The memory of the machine, of its container and of single processes, from /proc. Cheap enough to be read every 10 ms.
 
 use crate::{Read, cgroup, field, file};
 use std::fs;
@@ -7,10 +7,10 @@ use std::path::Path;
 
 const MEMINFO: &str = "/proc/meminfo";
 
-/// The memory that can be had without swapping, in bytes: the machine's, or the container's where that is less.
+/// The memory that is available without swapping, in bytes: that of the machine, or that of the container if it is less.
 ///
 /// # Errors
-/// Where /proc is not readable.
+/// If /proc is not readable.
 pub fn available_bytes() -> io::Result<u64> {
     let machine = kibibytes(&fs::read_to_string(MEMINFO)?, "MemAvailable:").ok_or(io::ErrorKind::InvalidData)?;
     Ok(cgroup::memory_available_bytes(&file).map_or(machine, |container| container.min(machine)))
@@ -21,19 +21,19 @@ pub fn total_bytes(read: Read<'_>) -> Option<u64> {
     kibibytes(&read(Path::new(MEMINFO))?, "MemTotal:")
 }
 
-/// The most that all processes together may hold, and who sets this limit.
+/// The limit on the memory of all processes together, and what sets this limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
-    /// In bytes.
+    /// The limit in bytes.
     pub bytes: u64,
-    /// `the machine` or `the container`.
+    /// The holder of the limit: `the machine` or `the container`.
     pub holder: &'static str,
 }
 
-/// The container's limit where it is below the machine's memory, else the machine's memory.
+/// The container's limit if it is below the machine's memory, or else the machine's memory.
 ///
 /// # Errors
-/// Where /proc is not readable.
+/// If /proc is not readable.
 pub fn memory_limit() -> io::Result<MemoryLimit> {
     let machine = kibibytes(&fs::read_to_string(MEMINFO)?, "MemTotal:").ok_or(io::ErrorKind::InvalidData)?;
     Ok(match cgroup::memory_limit_bytes(&file).filter(|bytes| *bytes < machine) {
@@ -42,7 +42,7 @@ pub fn memory_limit() -> io::Result<MemoryLimit> {
     })
 }
 
-/// The memory that a process holds for itself, in bytes: resident less shared; none where there is no such process.
+/// The memory that a process does not share, in bytes: resident less shared; none if there is no such process.
 pub fn private_bytes(pid: u32) -> Option<u64> {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let mut pages = statm.split_whitespace().skip(1).map_while(|field| field.parse::<u64>().ok());
@@ -50,24 +50,24 @@ pub fn private_bytes(pid: u32) -> Option<u64> {
     Some(resident.saturating_sub(shared) * rustix::param::page_size() as u64)
 }
 
-/// The memory that this process holds for itself, in bytes; 0 where /proc is not readable.
+/// The memory that this process does not share, in bytes; 0 if /proc is not readable.
 pub fn own_resident_bytes() -> u64 {
     private_bytes(std::process::id()).unwrap_or(0)
 }
 
-/// The memory of a process beside others that were forked from it, from `smaps_rollup`.
+/// The memory of a process in relation to processes that were forked from it, from `smaps_rollup`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rollup {
-    /// The memory that is free again when the process ends.
+    /// The memory that becomes free when the process ends, in bytes.
     pub private_bytes: u64,
-    /// Its proportional share of the anonymous memory that it has in common with others.
+    /// The proportional share of the process in anonymous memory that it shares with others, in bytes.
     pub share_bytes: u64,
-    /// The anonymous memory that it sees, its own and shared.
+    /// The anonymous memory of the process, private and shared, in bytes.
     pub anonymous_bytes: u64,
 }
 
 impl Rollup {
-    /// Takes some 30 ms for a process of 1.5 GB; zero for one that is gone.
+    /// Reads the memory of a process; all zero if the process is gone. The read takes some 30 ms for a process of 1.5 GB.
     pub fn of(pid: u32) -> Rollup {
         Rollup::parse(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default())
     }
@@ -82,7 +82,8 @@ impl Rollup {
     }
 }
 
-/// How many processes the system has killed for want of memory since it started; none where it does not tell.
+/// The number of processes that the system has killed for lack of memory since it started; none if the system does not
+/// report it.
 pub fn oom_kills() -> Option<u64> {
     field(&file(Path::new("/proc/vmstat"))?, "oom_kill")
 }

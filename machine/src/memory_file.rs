@@ -1,4 +1,5 @@
-//! Files in memory that hold data for other processes: written by one, then sealed, so that nobody can change them.
+//! Files in memory with data for other processes: one process writes a file and then seals it, so that nobody can change
+//! it.
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
@@ -8,24 +9,24 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// What nobody can do with a sealed file any more, beside writing to it.
+/// The seals that forbid all other changes of a file, in addition to writing.
 const OTHER_SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlags::SEAL);
 
-/// An empty file in memory, which programs that this process starts do not inherit. The name is for `/proc` alone.
+/// Makes an empty file in memory, which programs started by this process do not inherit. The name is shown only in `/proc`.
 pub fn create(name: &OsStr) -> io::Result<File> {
     Ok(memfd_create(name.as_bytes(), MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?.into())
 }
 
-/// Takes from everyone the right to change the file. No writable mapping of it may exist.
+/// Seals the file, so that nobody can change it any more. No writable mapping of the file may exist.
 ///
-/// The seal is [`F_SEAL_FUTURE_WRITE`], which forbids writing and new writable mappings. With no writable mapping, that is
-/// all that `F_SEAL_WRITE` forbids; but `F_SEAL_WRITE` fails with `EBUSY` while anything holds a page of the file, and the
-/// system itself does so now and then: when it moves pages, for example.
+/// The seal is [`F_SEAL_FUTURE_WRITE`], which forbids writing and new writable mappings. If no writable mapping exists,
+/// `F_SEAL_WRITE` forbids nothing more. But `F_SEAL_WRITE` fails with `EBUSY` while anything holds a page of the file, and
+/// sometimes the system itself does, for example when it moves pages.
 ///
 /// [`F_SEAL_FUTURE_WRITE`]: https://man7.org/linux/man-pages/man2/F_ADD_SEALS.2const.html
 pub fn seal(file: impl AsFd) -> io::Result<()> {
     match fcntl_add_seals(&file, OTHER_SEALS | SealFlags::FUTURE_WRITE) {
-        // Linux before 5.1 does not know it.
+        // Linux before 5.1 does not know this seal.
         Err(Errno::INVAL) => Ok(fcntl_add_seals(&file, OTHER_SEALS | SealFlags::WRITE)?),
         sealed => Ok(sealed?),
     }

@@ -1,19 +1,19 @@
-//! Memory of NVIDIA's devices, from `nvidia-smi`: that program opens the driver, and this process does not, so that it
-//! neither hangs nor dies with it.
+//! The memory of NVIDIA's devices, from `nvidia-smi`. That program opens the driver instead of this process, so this
+//! process neither hangs nor dies with the driver.
 
 use crate::child::output;
 use std::io;
 use std::process::Command;
 use std::time::Duration;
 
-/// A driver in trouble hangs whoever asks it.
+/// The time limit of `nvidia-smi`: a faulty driver hangs every caller.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// The memory of a CUDA device that all processes together use, in bytes; none where `device` (`cpu`, `cuda:0`, …) is no
+/// The memory of a CUDA device that all processes together use, in bytes; none if `device` (`cpu`, `cuda:0`, …) is not a
 /// visible CUDA device.
 ///
 /// # Errors
-/// Where `nvidia-smi` is missing, fails, or does not answer in time.
+/// If `nvidia-smi` is missing, fails, or does not answer in time.
 pub fn used_bytes(device: &str) -> io::Result<Option<u64>> {
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     let Some(id) = id_of(device, visible.as_deref()) else { return Ok(None) };
@@ -21,10 +21,10 @@ pub fn used_bytes(device: &str) -> io::Result<Option<u64>> {
     Ok(bytes(&answer))
 }
 
-/// Address on the PCI bus, in lower case, and memory in bytes of each of the machine's CUDA devices.
+/// The PCI address, in lower case, and the memory in bytes of each of the machine's CUDA devices.
 ///
 /// # Errors
-/// Where `nvidia-smi` is missing, fails, or does not answer in time.
+/// If `nvidia-smi` is missing, fails, or does not answer in time.
 pub fn total_bytes() -> io::Result<Vec<(String, u64)>> {
     Ok(addresses_and_bytes(&ask("pci.bus_id,memory.total", None)?))
 }
@@ -38,7 +38,7 @@ fn ask(fields: &str, id: Option<&str>) -> io::Result<String> {
     output(&mut command, DEADLINE)
 }
 
-/// The driver's name for a device: `CUDA_VISIBLE_DEVICES` renumbers them.
+/// The driver's id of a device, because `CUDA_VISIBLE_DEVICES` renumbers devices.
 fn id_of(device: &str, visible: Option<&str>) -> Option<String> {
     let ordinal = match device.strip_prefix("cuda")?.trim_start_matches(':') {
         "" => "0",
@@ -50,7 +50,7 @@ fn id_of(device: &str, visible: Option<&str>) -> Option<String> {
     }
 }
 
-/// Lines such as `00000000:01:00.0, 23034`. A device may have `[N/A]` instead of a number.
+/// Parses lines such as `00000000:01:00.0, 23034`. A device may have `[N/A]` instead of a number.
 fn addresses_and_bytes(answer: &str) -> Vec<(String, u64)> {
     let line = |line: &str| {
         let (address, mebibytes) = line.split_once(',')?;
@@ -59,7 +59,7 @@ fn addresses_and_bytes(answer: &str) -> Vec<(String, u64)> {
     answer.lines().filter_map(line).collect()
 }
 
-/// A number of MiB in bytes.
+/// Converts a number of MiB to bytes.
 fn bytes(mebibytes: &str) -> Option<u64> {
     mebibytes.trim().parse::<u64>().ok()?.checked_mul(1 << 20)
 }

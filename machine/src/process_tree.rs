@@ -1,30 +1,29 @@
-//! The processes below another: which they are and what they hold. Trusts no process group, since a process can leave
-//! its own. Ends none of them.
+//! The descendants of a process, and the resources that they hold. Does not rely on process groups, because a process can
+//! leave its group. Ends no process.
 
 use crate::memory::private_bytes;
 use rustix::process::Pid;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-/// Counting ends when it has come to more processes and threads than this: a flood of them grows faster than it can be
-/// counted.
+/// The number of processes and threads at which counting ends: a flood of processes grows faster than it can be counted.
 pub const MOST_COUNTED_TASKS: u64 = 4096;
 
-/// What a process and everything below it hold, as far as it was counted.
+/// The resources that a process and its descendants hold, as far as they were counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Resident memory less what is shared, which leaves out mapped files and shared data, in bytes.
+    /// The resident memory without shared memory, in bytes. Mapped files and shared data are not included.
     pub memory_bytes: u64,
-    /// Processes and their threads.
+    /// The number of processes and their threads.
     pub tasks: u64,
 }
 
-/// What a process and everything below it hold.
+/// The resources that a process and its descendants hold.
 pub fn held_by(root: Pid) -> Held {
     let mut held = Held::default();
     let mut pids = vec![root];
     while let Some(pid) = pids.pop() {
-        // A process that has just left holds nothing.
+        // A process that has just exited holds nothing.
         held.memory_bytes += private_bytes(number(pid)).unwrap_or(0);
         held.tasks += tasks_of(pid);
         if held.tasks > MOST_COUNTED_TASKS {
@@ -35,12 +34,12 @@ pub fn held_by(root: Pid) -> Held {
     held
 }
 
-/// The memory of a process and of everything below it, in bytes.
+/// The memory of a process and its descendants, in bytes.
 pub fn memory_bytes(pid: u32) -> u64 {
     i32::try_from(pid).ok().and_then(Pid::from_raw).map_or(0, |pid| held_by(pid).memory_bytes)
 }
 
-/// Everything below a process, without itself.
+/// The descendants of a process.
 pub fn below(pid: Pid) -> Vec<Pid> {
     let mut found = Vec::new();
     let mut parents = vec![pid];
@@ -52,14 +51,14 @@ pub fn below(pid: Pid) -> Vec<Pid> {
     found
 }
 
-/// The children of a process, of all its threads; none if it has left.
+/// The children of all threads of a process; none if the process has exited.
 pub fn children_of(pid: Pid) -> Vec<Pid> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", number(pid))) else {
         return Vec::new();
     };
     let mut children = Vec::new();
     for task in tasks.flatten() {
-        // A thread that ends between the two reads has handed its children on.
+        // A thread that ends between the two reads has passed its children on to another thread.
         if let Ok(text) = fs::read_to_string(task.path().join("children")) {
             children.extend(text.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)));
         }
@@ -72,7 +71,8 @@ pub fn number(pid: Pid) -> u32 {
     pid.as_raw_nonzero().get().unsigned_abs()
 }
 
-/// The threads of a process: each has a folder, and a folder has a link from each folder in it, and two more.
+/// The number of threads of a process: each thread has a folder, and the link count of a folder is the number of its
+/// subfolders plus two.
 fn tasks_of(pid: Pid) -> u64 {
     let folder = fs::metadata(format!("/proc/{}/task", number(pid)));
     folder.map_or(0, |folder| folder.nlink().saturating_sub(2))

@@ -1,6 +1,6 @@
-//! What a cell asks for: Rust to run and actions to take, with every option read and checked.
+//! The steps of a cell: Rust to run and actions to take, with every option read and checked.
 //!
-//! Values that only the tuner can judge, such as an oracle's name, are passed on as they are.
+//! Values that only the tuner can check, such as an oracle's name, are passed on unchanged.
 
 mod files;
 mod results;
@@ -17,182 +17,182 @@ pub use session::{Dep, History, Inspect, InspectStyle, Measure, Profile, Time, T
 pub enum Step {
     /// Rust source, or an evcxr `:command`.
     Code {
-        /// The lines as they stand in the cell.
+        /// The lines, exactly as in the cell.
         source: String,
         /// The 1-based line of the cell on which `source` begins.
         first_line: usize,
     },
-    /// What a magic asks for.
+    /// The action of a magic.
     Action(Action),
 }
 
-/// What a magic asks for.
+/// The action of a magic, with its options.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// `%tpu_connect`
+    /// `%tpu_connect`: connects a device to the notebook.
     TpuConnect(TpuConnect),
-    /// `%device`
+    /// `%device`: shows the device in use.
     Device,
-    /// `%device --report`
+    /// `%device --report`: shows the compilations of the device in use and its copies to the host.
     DeviceReport,
-    /// `%devices`
+    /// `%devices`: lists the devices.
     Devices,
-    /// `%tpu_check`
+    /// `%tpu_check`: compiles a program for a TPU.
     TpuCheck(TpuCheck),
-    /// `%gc`
+    /// `%gc`: returns freed memory to the machine.
     Gc {
-        /// Whether the states for `%undo` go as well.
+        /// Whether the states for `%undo` are forgotten too.
         all: bool,
     },
-    /// `%%tune`
+    /// `%%tune`: begins a search.
     Tune(Box<Tune>),
-    /// `%resume`
+    /// `%resume`: continues a study.
     Resume(Resume),
-    /// `%tune status`, `%tune wait` and `%tune stop`
+    /// `%tune status`, `%tune wait` and `%tune stop`: show, follow or stop a search.
     Search(Search),
-    /// `%trials`
+    /// `%trials`: lists the trials of a study.
     Trials(Trials),
-    /// `%best`
+    /// `%best`: shows the best trials of a study.
     Best(Best),
-    /// `%space`
+    /// `%space`: shows the search space of a study.
     Space(Study),
-    /// `%plot`
+    /// `%plot`: draws a plot of a study.
     Plot(Plot),
-    /// `%export`
+    /// `%export`: writes a study to a file.
     Export(Export),
-    /// `%studies`: list the studies of a folder.
+    /// `%studies`: lists the studies in a folder.
     Studies {
-        /// The folder; none means where the last study was, or `%%tune`'s default.
+        /// The folder; none means the folder that holds the last study, or the default of `%%tune`.
         directory: Option<String>,
     },
-    /// `%undo`: back to the state before the last cells.
+    /// `%undo`: returns to the state before the last cells.
     Undo {
-        /// How many cells, at least 1.
+        /// The number of cells to undo, at least 1.
         count: u64,
     },
-    /// `%checkpoint`: keep the state as it is now.
+    /// `%checkpoint`: keeps the present state under a name.
     Checkpoint {
-        /// Under this name.
+        /// The name of the checkpoint.
         name: String,
     },
-    /// `%restore`: back to a state that was kept.
+    /// `%restore`: returns to the state of a checkpoint.
     Restore {
-        /// Its name.
+        /// The name of the checkpoint.
         name: String,
     },
-    /// `%checkpoints`: list the states that `%undo` and `%restore` can bring back.
+    /// `%checkpoints`: lists the states to which `%undo` and `%restore` can return.
     Checkpoints,
-    /// `%memory`
+    /// `%memory`: shows the memory that the notebook's processes hold, or limits the memory of cells.
     Memory(Memory),
-    /// `%lsmagic`
+    /// `%lsmagic`: lists the magics, or describes one magic.
     Lsmagic {
-        /// The magic to describe, by a name that [`crate::help`] knows; none means all.
+        /// The magic to describe, by a name that [`crate::help`] knows; none lists all magics.
         name: Option<String>,
     },
-    /// `%name?`, `%%name?` or `?%name`. The name is known to [`crate::help`].
+    /// `%name?`, `%%name?` or `?%name`: shows the help of a magic, whose name [`crate::help`] knows.
     Help {
         /// The magic's name without `%`.
         name: String,
     },
-    /// `%time STATEMENT` or `%%time`
+    /// `%time STATEMENT` or `%%time`: times one run of Rust.
     Time(Time),
-    /// `!command`, `%bash` or `%%bash`
+    /// `!command`, `%bash` or `%%bash`: runs a shell.
     Shell(Shell),
-    /// `%%profile`
+    /// `%%profile`: profiles the steps of a cell.
     Profile(Profile),
-    /// `%profile`
+    /// `%profile`: shows the profile of a trial.
     TrialProfile(TrialProfile),
-    /// `%timeit STATEMENT`, `%%timeit`, `%memit STATEMENT` or `%%memit`
+    /// `%timeit STATEMENT`, `%%timeit`, `%memit STATEMENT` or `%%memit`: measures the time or the memory of Rust.
     Timeit(Timeit),
-    /// `%who` and `%whos`
+    /// `%who` and `%whos`: list the variables.
     Who(Who),
-    /// `%%writefile`
+    /// `%%writefile`: writes the cell's text to a file.
     WriteFile(WriteFile),
-    /// `%load`
+    /// `%load`: puts a file into the cell.
     Load(Load),
-    /// `%run`: run the code of a file.
+    /// `%run`: runs the code of a file.
     Run {
-        /// A notebook or a file of Rust.
+        /// The path of a notebook or of a file of Rust.
         path: String,
     },
-    /// `%cd`: go to another folder.
+    /// `%cd`: changes the working folder.
     Cd(Folder),
-    /// `%env`
+    /// `%env`: shows or sets environment variables.
     Env(Env),
-    /// `%history`
+    /// `%history`: lists the cells of this session.
     History(History),
-    /// `%reset`: forget variables, definitions and crates.
+    /// `%reset`: forgets variables, definitions and crates.
     Reset,
-    /// `%dep`
+    /// `%dep`: adds a crate.
     Dep(Dep),
-    /// `%opt`: optimise cells.
+    /// `%opt`: sets the optimisation level of cells.
     Opt {
-        /// From 0 to 3.
+        /// The level, from 0 to 3.
         level: String,
     },
-    /// `%doc`: show the documentation of a name below the cell.
+    /// `%doc`: shows the documentation of a name below the cell.
     Doc {
         /// The name, perhaps with a path before it.
         name: String,
     },
-    /// `name?` and `name??`
+    /// `name?` and `name??`: show the documentation or the source of a name.
     Inspect(Inspect),
-    /// `%%html`, `%%markdown` and `%%latex`: show the cell's text.
+    /// `%%html`, `%%markdown` and `%%latex`: show the cell's text in that format.
     Show {
-        /// As this MIME type.
+        /// The MIME type of the text.
         mime_type: &'static str,
         /// The text below the magic's line.
         text: String,
     },
 }
 
-/// What `%memory` is to do.
+/// The action of `%memory`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// Show which process holds how much.
+    /// Shows the memory that each process holds.
     Show,
-    /// Show it, and keep the table up to date until the next `%memory`.
+    /// Shows the memory that each process holds, and updates the table until the next `%memory`.
     Watch,
-    /// Limit what a cell may hold.
+    /// Limits the memory that a cell may hold.
     Limit {
-        /// In bytes; none takes the limit away.
+        /// The limit in bytes; none removes the limit.
         bytes: Option<u64>,
     },
 }
 
-/// Make a device the notebook's own.
+/// The request of `%tpu_connect` to connect a device to the notebook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TpuConnect {
-    /// Which device.
+    /// The choice of the device.
     pub choice: DeviceChoice,
-    /// Whether to compute on it once it is connected, and to compare.
+    /// Whether to compute on the connected device and compare the results.
     pub self_test: bool,
 }
 
-/// How a device is chosen.
+/// The way in which a device is chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// The best accelerator of this machine.
     Best {
-        /// A TPU's name or `local`; none means that the machine is searched.
+        /// A TPU's name or `local`; none searches the machine for a device.
         tpu: Option<String>,
-        /// Fail rather than fall back to CUDA or the CPU.
+        /// Whether to fail rather than fall back to CUDA or the CPU.
         require: bool,
     },
-    /// The first device of a PJRT plugin: `cpu`, or the path of its library.
+    /// The first device of a PJRT plugin, which is `cpu` or the path of the plugin's library.
     Plugin(String),
 }
 
-/// Compile a program for a TPU that need not be there.
+/// The request of `%tpu_check` to compile a program for a TPU, which the machine need not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TpuCheck {
-    /// Generation and chips, such as `v5e:2x2`; only libtpu knows which exist.
+    /// The TPU's generation and chips, such as `v5e:2x2`; only libtpu knows which TPUs exist.
     pub tpu: String,
-    /// What to compile.
+    /// The program to compile.
     pub program: CheckedProgram,
 }
 
-/// What `%tpu_check` compiles.
+/// The program that `%tpu_check` compiles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckedProgram {
     /// A variable of the notebook that holds a compiled step, or else a file with a StableHLO module.
@@ -201,17 +201,17 @@ pub enum CheckedProgram {
     Objective {
         /// The study with the objective.
         study: Study,
-        /// The trial with its parameters; none means the best one.
+        /// The trial whose parameters the objective uses; none means the best trial.
         trial: Option<u64>,
     },
 }
 
-/// Search for the parameters with which an objective does best.
+/// The request of `%%tune` to search for the best parameters of an objective.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tune {
-    /// The search, without what only the cell's evaluation shows: the objective's library, its variables, the device.
+    /// The search, without the values that only the cell's evaluation gives: the objective's library, its variables, the device.
     pub spec: StudySpec,
-    /// Whether the user has named the project; otherwise it is the cell's own.
+    /// Whether the user has named the project; if not, the cell gets a project of its own.
     pub is_named: bool,
     /// The Rust below the magic's line.
     pub body: String,
@@ -219,48 +219,48 @@ pub struct Tune {
     pub body_line: usize,
 }
 
-/// Go on with a study as it was begun.
+/// The request of `%resume` to continue a study with its own settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resume {
     /// The study.
     pub study: Study,
-    /// How many trials to run in all, at least 1; none means as many as before.
+    /// The total number of trials, at least 1; none keeps the study's number.
     pub max_trials: Option<u64>,
-    /// Seconds after which the search ends; none means as before.
+    /// The time in seconds after which the search ends; none keeps the study's timeout.
     pub timeout_s: Option<f64>,
-    /// Run code in the study's folder that this user has not compiled.
+    /// Whether to run code in the study's folder that this user has not compiled.
     pub trust: bool,
-    /// Give the notebook back while the search runs.
+    /// Whether the search runs in the background, so that the notebook can run other cells.
     pub background: bool,
 }
 
-/// What to do with a search that runs.
+/// The action of `%tune status`, `%tune wait` or `%tune stop` on a running search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SearchVerb {
-    /// Show where it stands.
+    /// Shows the progress of the search.
     Status,
-    /// Follow it to its end.
+    /// Follows the search until it ends.
     Wait,
-    /// Stop it after the current step of each trial.
+    /// Stops the search after the current step of each trial.
     Stop,
 }
 
-/// Show, follow or stop a search that runs, here or in another notebook.
+/// The request to show, follow or stop a running search of this or another notebook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
-    /// What to do.
+    /// The action on the search.
     pub verb: SearchVerb,
     /// The study.
     pub study: Study,
 }
 
-/// Run a shell.
+/// The request to run a script in a shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shell {
-    /// The shell, which takes the script behind `-c`.
+    /// The shell's program, which accepts the script behind `-c`.
     pub program: &'static str,
-    /// How an error names what was run: the command as it was typed, or the cell magic.
+    /// The name in error messages: the command as typed, or the cell magic.
     pub name: String,
-    /// The script. Empty lines before it make the shell count lines as the cell does.
+    /// The script. Empty lines before the script give its lines the same numbers as in the cell.
     pub script: String,
 }

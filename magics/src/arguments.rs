@@ -1,20 +1,20 @@
-//! The words behind a magic's name, read against the options and arguments that the table gives the magic.
+//! The words behind a magic's name, read by the options and arguments that the table defines for the magic.
 
 use crate::error::{MagicError, Problem};
 use crate::table::{Magic, MagicOption, nearest};
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
-/// A magic as it stands in a cell.
+/// A call of a magic in a cell.
 pub(crate) struct Invocation<'a> {
     pub(crate) magic: &'static Magic,
-    /// The 1-based line of the cell.
+    /// The 1-based line of the magic in the cell.
     pub(crate) line: usize,
-    /// What stands behind the name, without the line ending.
+    /// The text behind the name, without the line ending.
     pub(crate) rest: &'a str,
-    /// How many characters stand before `rest` on its line.
+    /// The number of characters before `rest` on its line.
     pub(crate) column: usize,
-    /// The lines below, for a cell magic.
+    /// The lines below a cell magic; none for a line magic.
     pub(crate) body: Option<&'a str>,
 }
 
@@ -48,7 +48,7 @@ impl Invocation<'_> {
     }
 }
 
-/// The options and the other arguments that a magic is called with.
+/// The options and the positional arguments of a magic's call.
 pub(crate) struct Arguments<'a> {
     invocation: &'a Invocation<'a>,
     options: Vec<(&'static MagicOption, String)>,
@@ -114,7 +114,7 @@ impl<'a> Arguments<'a> {
         self.given().any(|given| given.name == option.name)
     }
 
-    /// What `read` makes of the option's value, if the option is given. That of a flag, and one that was left out, is empty.
+    /// The option's value as converted by `read`, if the option is given. The value of a flag is empty, and so is an omitted value.
     pub(crate) fn option<T>(
         &self,
         option: &MagicOption,
@@ -124,7 +124,7 @@ impl<'a> Arguments<'a> {
         value.map(|value| self.value(option.name, value, read)).transpose()
     }
 
-    /// The value of an option that the magic cannot do without.
+    /// The value of a required option.
     pub(crate) fn required(&self, option: &MagicOption) -> Result<String, MagicError> {
         let value = self.option(option, |value| Ok(value.to_owned()))?;
         value.ok_or_else(|| self.invocation.missing(option.name, option.value.unwrap_or_default()))
@@ -139,18 +139,18 @@ impl<'a> Arguments<'a> {
         read(value).map_err(|problem| self.invocation.bad_value(name, value, problem))
     }
 
-    /// What `read` makes of the first argument without a name, if there is one.
+    /// The first positional argument as converted by `read`; none if there is no such argument.
     pub(crate) fn first<T>(&self, read: impl FnOnce(&str) -> Result<T, String>) -> Result<Option<T>, MagicError> {
         let (argument, value) = (self.invocation.magic.arguments.first(), self.positional.first());
         argument.zip(value).map(|(argument, value)| self.value(argument.name, value, read)).transpose()
     }
 
-    /// The argument without a name, if it is the only one.
+    /// The positional argument, if there is exactly one.
     pub(crate) fn only(&self) -> Option<&str> {
         self.positional.first().filter(|_| self.positional.len() == 1).map(String::as_str)
     }
 
-    /// All arguments without a name, which must be given; `what` says of each what it is.
+    /// All positional arguments, which are required; `what` describes each argument for the error about a missing argument.
     pub(crate) fn all<const N: usize>(&self, what: [&'static str; N]) -> Result<[String; N], MagicError> {
         self.positional.clone().try_into().map_err(|given: Vec<String>| {
             self.invocation.missing(self.invocation.magic.arguments[given.len()].name, what[given.len()])
@@ -179,19 +179,19 @@ fn not_blank(invocation: &Invocation<'_>, name: &'static str, value: String) -> 
 
 struct Word {
     text: String,
-    /// Whether it began with a quote, and so is a value whatever its first character.
+    /// Whether the word began with a quote. Such a word is a value, whatever its first character is.
     is_quoted: bool,
 }
 
 impl Word {
-    /// `--name` or `-n`; `-3` is a value.
+    /// Whether the word is an option, as `--name` or `-n`; `-3` is a value.
     fn is_option(&self) -> bool {
         let mut chars = self.text.chars();
         !self.is_quoted && chars.next() == Some('-') && chars.next().is_some_and(|c| c == '-' || c.is_alphabetic())
     }
 }
 
-/// Splits at blanks outside quotes. A backslash and `#` stand for themselves, unlike in a shell.
+/// Splits the text at blanks outside quotes. Unlike in a shell, a backslash and `#` have no special meaning.
 fn words(invocation: &Invocation<'_>) -> Result<Vec<Word>, MagicError> {
     let mut words = Vec::new();
     let mut word: Option<Word> = None;

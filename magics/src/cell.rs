@@ -1,4 +1,4 @@
-//! What a cell asks for: its magics, each read by the table, and the Rust between them.
+//! The parser of a cell, which reads the cell's magics by the table, and the Rust between the magics.
 
 use crate::action::{Action, Step};
 use crate::arguments::Invocation;
@@ -7,12 +7,12 @@ use crate::question::question;
 use crate::split::{Ending, Part, PartKind, cell_magic, split};
 use crate::table::{find, shell, unknown};
 
-/// Splits a cell into steps, which run in order. A cell without magics is one step, a cell of blanks and comments
-/// none.
+/// Splits a cell into steps, which run in order. A cell without magics is one step. A cell of blanks and comments has no
+/// step.
 ///
 /// # Errors
 ///
-/// The first magic that is unknown or that cannot be carried out as it is written; nothing of the cell may run then.
+/// The error of the first magic that is unknown or that is written wrongly. No line of the cell may then run.
 pub fn parse(cell: &str) -> Result<Vec<Step>, MagicError> {
     if let Some((first_line, body)) = cell_magic(cell) {
         return Ok(vec![Step::Action(cell_action(&Call::read(first_line)?, body)?)]);
@@ -35,7 +35,7 @@ fn step(parts: &[Part<'_>]) -> Result<Option<Step>, MagicError> {
         [part @ Part { kind: PartKind::Shell, .. }] => return Ok(Some(Step::Action(shell::line(part)?))),
         _ => {}
     }
-    // Blanks and comments would cost a compilation for nothing.
+    // Blanks and comments are no step, since their compilation would be useless.
     if parts.iter().all(|part| part.kind == PartKind::Blank) {
         return Ok(None);
     }
@@ -46,15 +46,15 @@ fn step(parts: &[Part<'_>]) -> Result<Option<Step>, MagicError> {
     Ok(Some(Step::Code { source: source[blank_lines..].to_owned(), first_line }))
 }
 
-/// Rust that is to run as a whole.
+/// Facts about the Rust that a magic is to run as a whole.
 pub(crate) struct Body {
     pub(crate) is_blank: bool,
-    /// Whether it goes on below.
+    /// Whether the Rust continues below, because a bracket or a literal is open.
     pub(crate) is_open: bool,
 }
 
-/// Reads the Rust that a magic is to run, which begins on `first_line`. Refuses one in which a line is a magic or a shell
-/// command, so that neither reaches the compiler.
+/// Reads the Rust that a magic is to run, which begins on `first_line`. Refuses Rust with a line that is a magic or a shell
+/// command, so that no such line reaches the compiler.
 pub(crate) fn body(invocation: &Invocation<'_>, body: &str, first_line: usize) -> Result<Body, MagicError> {
     let split = split(body);
     if let Some(part) = split.parts.iter().find(|part| part.kind == PartKind::Magic) {
@@ -72,7 +72,7 @@ pub(crate) fn body(invocation: &Invocation<'_>, body: &str, first_line: usize) -
 /// A line that begins with a magic.
 struct Call<'a> {
     line: usize,
-    /// `%` or `%%`.
+    /// The signs before the name, `%` or `%%`.
     sigil: &'static str,
     name: &'a str,
     wants_help: bool,
@@ -81,7 +81,7 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Fails if no name follows the `%`.
+    /// Reads a line that begins with a magic. Fails if no name follows the `%`.
     fn read(part: Part<'a>) -> Result<Call<'a>, MagicError> {
         let line = part.text.trim_end_matches(['\r', '\n']);
         let text = line.trim_start();
@@ -107,7 +107,7 @@ impl<'a> Call<'a> {
         MagicError { line: self.line, problem, usage: None }
     }
 
-    /// The magic that the call names, and its help if that is what is asked for.
+    /// The magic that the call names, and the action that shows its help if the call has a question mark.
     fn resolve(&self) -> Result<(Invocation<'a>, Option<Action>), MagicError> {
         let magic = find(self.name).ok_or_else(|| unknown(self.line, &self.typed()))?;
         let invocation = Invocation { magic, line: self.line, rest: self.rest, column: self.column, body: None };

@@ -1,28 +1,29 @@
-//! Completion of a magic's line. Looks nothing up: where names are not in the table, the answer says what to look for.
+//! Completion of a magic's line. It reads only the table of magics: for any other names, the answer says which kind of names can
+//! follow.
 
 use crate::table::{Magic, MagicOption, Values, find, options_end, table};
 
-/// What may stand at the end of a line that is typed so far.
+/// The possible completions of the last word of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Where the word begins that is completed, in bytes of the line.
+    /// The start of the completed word, in bytes of the line.
     pub start: usize,
-    /// What it may be.
+    /// The possible completions of the word.
     pub matches: Matches,
 }
 
-/// What a word may be.
+/// The possible completions of a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Matches {
-    /// One of these, which begin like the word.
+    /// These names, which begin with the word.
     Names(Vec<&'static str>),
-    /// One of these that begins like the word.
+    /// All values of this kind that begin with the word.
     Of(Values),
-    /// The line goes on as Rust, from [`Completion::start`] on.
+    /// Rust, which the line contains from [`Completion::start`] on.
     Rust,
 }
 
-/// What may stand at the end of `line`, which begins with a magic and ends at the cursor.
+/// The possible completions of `line`, which begins with a magic and ends at the cursor.
 ///
 /// ```
 /// use ferrotune_magics::{Completion, Matches, Values, complete};
@@ -45,7 +46,7 @@ pub fn complete(line: &str) -> Completion {
     }
 }
 
-/// Where Rust begins in a line that begins with a magic which runs the rest of its line; none in any other line.
+/// The offset of the Rust in a line whose magic runs the rest of the line; none for any other line.
 ///
 /// ```
 /// assert_eq!(ferrotune_magics::rust_in("%timeit -n 5 data.len()"), Some(12));
@@ -57,7 +58,7 @@ pub fn rust_in(line: &str) -> Option<usize> {
     runs_line.then(|| line.len() - rest.len() + options_end(rest))
 }
 
-/// What the last word behind a magic's name may be, and where it begins.
+/// The start of the last word behind a magic's name, and the possible completions of that word.
 fn word(magic: &'static Magic, is_cell: bool, rest: &str) -> (usize, Matches) {
     let word = rest.rsplit(char::is_whitespace).next().unwrap_or(rest);
     let start = rest.len() - word.len();
@@ -89,20 +90,20 @@ fn values_of(magic: &'static Magic, name: &str) -> Values {
     option(magic, name).map_or(Values::Any, |option| option.values)
 }
 
-/// The options that begin like the word and are not given yet.
+/// The options that begin with the word and are not given yet.
 fn options(magic: &'static Magic, given: &[&str], word: &str) -> Vec<&'static str> {
     let names = magic.options.iter().map(|option| option.name);
     names.filter(|name| name.starts_with(word) && !given.contains(name)).collect()
 }
 
-/// The magics that begin like `prefix`, sorted.
+/// The forms of magics that begin with `prefix`, sorted.
 fn forms(prefix: &str) -> Vec<&'static str> {
     let mut forms: Vec<&'static str> = table().iter().flat_map(|magic| forms_of(magic, prefix)).collect();
     forms.sort_unstable();
     forms
 }
 
-/// The forms that begin with `prefix`; who types `%tu` may mean `%%tune`.
+/// The forms of a magic that begin with `prefix`. The prefix `%tu` also completes to `%%tune`.
 fn forms_of(magic: &Magic, prefix: &str) -> Vec<&'static str> {
     let begun: Vec<&'static str> = magic.forms.iter().copied().filter(|form| form.starts_with(prefix)).collect();
     if !begun.is_empty() {

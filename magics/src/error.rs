@@ -1,9 +1,9 @@
-//! Why a cell's magics cannot be carried out. Each error is one line, names what is wrong and shows the cure.
+//! The errors of a cell's magics. Each error is one line, names the mistake and shows the cure.
 
-/// A usage of more characters hides the mistake behind which it stands.
+/// The largest number of characters of a usage in an error. A longer usage would hide the mistake before it.
 const LONGEST_USAGE: usize = 200;
 
-/// A cell that cannot be parsed. The text leaves out the line.
+/// The error of a cell that cannot be parsed. The text does not contain the line number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.text())]
 pub struct MagicError {
@@ -11,7 +11,7 @@ pub struct MagicError {
     pub line: usize,
     /// The mistake.
     pub problem: Problem,
-    /// How the magic is written, where that helps.
+    /// The usage of the magic, if it helps to correct the mistake.
     pub usage: Option<String>,
 }
 
@@ -32,7 +32,7 @@ pub enum Problem {
     /// A line magic with two `%`.
     #[error("%{form} is a line magic: write {form}")]
     LineMagicOnCell { form: &'static str },
-    /// A cell magic that something stands above.
+    /// A cell magic that is not on the first line of its cell.
     #[error("{magic} must be on the first line of its cell; move what stands above it to a cell of its own")]
     NotFirst { magic: String },
     /// A magic in the Rust that another magic runs.
@@ -56,7 +56,7 @@ pub enum Problem {
     /// A value that the option or argument cannot have.
     #[error("{argument} {value}: {problem}")]
     BadValue { argument: &'static str, value: String, problem: String },
-    /// A word that the magic has no place for.
+    /// A word that the magic does not accept.
     #[error("unexpected argument {argument}")]
     Unexpected { argument: String },
     /// A quoted value without its end.
@@ -65,7 +65,7 @@ pub enum Problem {
     /// A cell magic without code below, or `%time` without a statement.
     #[error("{magic} has nothing to run")]
     Empty { magic: String },
-    /// `%time` with a statement that goes on below.
+    /// `%time` with a statement that continues below its line.
     #[error(
         "the statement of {magic} goes on below its line; write %{magic} on the first line of a cell for several lines"
     )]
@@ -73,7 +73,7 @@ pub enum Problem {
 }
 
 impl MagicError {
-    /// One line, also where what was typed has characters that would end or overwrite one.
+    /// The error as one line. Control characters in the typed text, which could end or overwrite the line, are escaped.
     fn text(&self) -> String {
         let text = format!("{}{}", self.problem, self.usage_after());
         let shown = |character: char| match character.is_control() {

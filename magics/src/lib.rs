@@ -1,12 +1,12 @@
-//! The magics of a notebook cell: what they are called, what they take, and how a cell splits into them and Rust.
+//! The magics of a notebook cell: their names, their options, and the parser that splits a cell into magics and Rust.
 //!
 //! [`parse`] turns a cell into [`Step`]s, in order. One table ([`table`]) is the source of parsing, help, `%lsmagic`,
 //! suggestions and completion. `%%tune` fills the tuner's own description of a search
-//! ([`StudySpec`](ferrotune_space::spec::StudySpec)). This crate refuses to do anything: it reads no file and starts no
-//! process, and whether an oracle or a study exists is for kernel and tuner to say.
+//! ([`StudySpec`](ferrotune_space::spec::StudySpec)). This crate carries out no magic: it reads no file and starts no
+//! process. The kernel and the tuner check whether an oracle or a study exists.
 //!
-//! A line magic is a line that begins with `%` and a letter where a Rust statement may begin, and a shell command one that
-//! begins with `!` there. A `%` anywhere else is Rust's remainder operator or text:
+//! A line magic is a line that begins with `%` and a letter, at a place where a Rust statement may begin. A shell command is
+//! a line that begins with `!` at such a place. A `%` anywhere else is Rust's remainder operator or text:
 //!
 //! ```
 //! use ferrotune_magics::{Action, Step, parse};

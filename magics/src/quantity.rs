@@ -1,10 +1,10 @@
-//! Sizes and durations as people type them: `4GiB`, `1.5g`, `90s`, `2h`.
+//! The parser of sizes and durations as users type them: `4GiB`, `1.5g`, `90s`, `2h`.
 
-/// Bytes of `512MiB`, `4GB`, `1.5g` or a plain number, as magics take them. A bare letter counts in 1024s, as `docker` and
-/// `java` do.
+/// The number of bytes in a size such as `512MiB`, `4GB`, `1.5g` or a plain number. A unit of one letter is a power of 1024,
+/// as in `docker` and `java`.
 ///
 /// # Errors
-/// What is wrong with the text, and how to write it: it must be more than 0 and at most 2^60.
+/// A message about the mistake and the right form, if the text is not a size of at least 1 byte and less than 2^60 bytes.
 ///
 /// ```
 /// assert_eq!(ferrotune_magics::bytes("1.5KiB"), Ok(1536));
@@ -35,10 +35,10 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     Ok(bytes as u64)
 }
 
-/// Seconds of `90`, `90s`, `10m`, `2h` or `1d`, as magics take them.
+/// The number of seconds in a duration such as `90`, `90s`, `10m`, `2h` or `1d`.
 ///
 /// # Errors
-/// What is wrong with the text, and how to write it: it must be more than 0 and at most a hundred years.
+/// A message about the mistake and the right form, if the text is not a duration of more than 0 and at most a hundred years.
 ///
 /// ```
 /// assert_eq!(ferrotune_magics::seconds("1.5h"), Ok(5400.0));
@@ -53,7 +53,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
         _ => return Err("not a duration; write it as 90s, 10m, 2h or 1d".into()),
     };
     let seconds = decimal(number).ok_or("not a duration; write it as 90s, 10m, 2h or 1d")? * factor;
-    // A limit keeps the value fit for `Duration`, which panics beyond its own.
+    // The limit keeps the value in the range of `Duration`, which panics beyond its own limit.
     if seconds > 36_500.0 * 86_400.0 {
         return Err("more than a hundred years; leave it out for no limit".into());
     }
@@ -68,7 +68,7 @@ fn split(text: &str) -> (&str, &str) {
     (&text[..end], text[end..].trim())
 }
 
-/// A plain decimal: no sign, no exponent, no `inf`.
+/// The value of a plain decimal number, without a sign, an exponent or `inf`.
 fn decimal(text: &str) -> Option<f64> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() => Some(value),

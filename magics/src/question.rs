@@ -1,8 +1,9 @@
-//! `name?` and `name??`: a cell that asks about a name. `name?` is also Rust, for a result; who knows the variables decides.
+//! `name?` and `name??`, a cell that asks about a name. `name?` may also be Rust, if the name is a variable with a `Result`; the
+//! kernel, which knows the variables, decides.
 
 use crate::action::{Inspect, InspectStyle};
 
-/// What a cell asks, if it is one name with question marks before or behind it.
+/// The question of a cell, if the cell is one name with question marks before or behind it.
 pub(crate) fn question(cell: &str) -> Option<Inspect> {
     let text = cell.trim();
     let bare = text.trim_start_matches('?');
@@ -21,7 +22,7 @@ pub(crate) fn question(cell: &str) -> Option<Inspect> {
     Some(Inspect { name: name.to_owned(), style, rust })
 }
 
-/// Names with `::` between them, and `!` behind a macro's.
+/// Whether a text is a path: names separated by `::`, with `!` behind the name of a macro.
 fn is_path(text: &str) -> bool {
     let is_name = |name: &str| {
         name.starts_with(|c: char| c.is_alphabetic() || c == '_')

@@ -1,43 +1,44 @@
-//! A cell, split into Rust and the lines that are not Rust: magics, shell commands and evcxr's commands. Tokens are rustc's own.
+//! The splitter of a cell into Rust and the lines that are not Rust: magics, shell commands and evcxr's commands. It uses the tokens
+//! of rustc's lexer.
 //!
-//! Such a line stands where a statement may begin. Anywhere else a `%` is Rust's remainder operator or text, and a `!` the
-//! negation of a value. A statement that begins with a negation needs brackets, as in `(!found)`.
+//! A line that is not Rust begins where a statement may begin. Anywhere else a `%` is Rust's remainder operator or text, and a `!`
+//! is the negation of a value. A statement that begins with a negation needs brackets, as in `(!found)`.
 
 mod statement;
 
 use ra_ap_rustc_lexer::{Cursor, FrontmatterAllowed, LiteralKind, TokenKind};
 use statement::Statement;
 
-/// A cell, split.
+/// A cell that is split into parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split<'a> {
-    /// The parts, in order; together they are the cell.
+    /// The parts, in order; all parts together are the cell.
     pub parts: Vec<Part<'a>>,
     /// How the Rust of the cell ends.
     pub ending: Ending,
-    /// How many brackets are open at once, at most.
+    /// The largest number of brackets that are open at once.
     pub max_depth: usize,
 }
 
 /// A part of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part<'a> {
-    /// What it is.
+    /// The kind of the part.
     pub kind: PartKind,
-    /// Whole lines, with their line endings.
+    /// The text of the part: whole lines, with their line endings.
     pub text: &'a str,
-    /// The 1-based line of the cell on which it begins.
+    /// The 1-based line of the cell on which the part begins.
     pub first_line: usize,
 }
 
 impl Part<'_> {
-    /// Whether it is a shell command whose last line ends with `\`.
+    /// Whether the part is a shell command whose last line ends with `\`.
     pub fn goes_on(&self) -> bool {
         self.kind == PartKind::Shell && ends_with_backslash(self.text)
     }
 }
 
-/// What a part of a cell is.
+/// The kind of a part of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartKind {
     /// Lines of Rust.
@@ -46,7 +47,7 @@ pub enum PartKind {
     Blank,
     /// One line that begins with `%` or `?%`.
     Magic,
-    /// One line that begins with `!`, and the lines below that a `\` at the end of a line joins to it.
+    /// One line that begins with `!`, and the lines that a `\` at a line's end joins to it.
     Shell,
     /// One line that begins with `:dep`, `:vars` and so on; `::path` is Rust.
     Command,
@@ -57,26 +58,26 @@ pub enum PartKind {
 pub enum Ending {
     /// All brackets are closed.
     Closed,
-    /// This many brackets are open.
+    /// Some brackets are open.
     Open {
-        /// At least 1.
+        /// The number of open brackets, at least 1.
         depth: usize,
-        /// Where the innermost one is, in bytes from the start of the cell.
+        /// The place of the innermost open bracket, in bytes from the start of the cell.
         at: usize,
     },
-    /// Within a string or a block comment.
+    /// The cell ends within a string or a block comment.
     InLiteral {
-        /// Where it begins, in bytes from the start of the cell.
+        /// The start of the string or comment, in bytes from the start of the cell.
         at: usize,
     },
-    /// A bracket closes what no bracket opened.
+    /// A closing bracket does not match the open bracket, or no bracket is open.
     Mismatch {
-        /// Where the first such bracket is, in bytes from the start of the cell.
+        /// The place of the first such closing bracket, in bytes from the start of the cell.
         at: usize,
     },
 }
 
-/// Splits a cell. A cell magic is split as a line magic with Rust below: see [`cell_magic`].
+/// Splits a cell. The line of a cell magic is split like a line magic with Rust below it: see [`cell_magic`].
 pub fn split(cell: &str) -> Split<'_> {
     let mut splitter = Splitter { cell, ..Splitter::default() };
     while splitter.at < cell.len() {
@@ -85,7 +86,7 @@ pub fn split(cell: &str) -> Split<'_> {
     splitter.finish()
 }
 
-/// The first line that is not blank, if it begins with `%%`, and the text below it.
+/// The first line that is not blank, if that line begins with `%%`, and the text below that line.
 pub fn cell_magic(cell: &str) -> Option<(Part<'_>, &str)> {
     let start = cell.len() - cell.trim_start().len();
     let line_start = cell[..start].rfind('\n').map_or(0, |end| end + 1);
@@ -99,14 +100,14 @@ struct Splitter<'a> {
     cell: &'a str,
     at: usize,
     parts: Vec<Part<'a>>,
-    /// Where the lines begin that are in no part yet.
+    /// The start of the lines that are in no part yet.
     part_start: usize,
     part_has_tokens: bool,
     statement: Statement,
-    /// The brackets that are open, with their places.
+    /// The open brackets, with their places.
     brackets: Vec<(char, usize)>,
     max_depth: usize,
-    /// Where the last token begins, if it is a literal or a comment that is not closed.
+    /// The start of the last token, if that token is an unclosed literal or comment.
     open_literal: Option<usize>,
     mismatch: Option<usize>,
 }
@@ -116,7 +117,7 @@ impl<'a> Splitter<'a> {
     fn step(&mut self) {
         let rest = &self.cell[self.at..];
         let token = Cursor::new(rest, FrontmatterAllowed::No).advance_token();
-        // rustc reads `#"` and `##` as one token, since Rust 2024 reserves them; here each `#` is a mark of its own.
+        // rustc reads `#"` and `##` as one token, since Rust 2024 reserves them; here each `#` is a separate token.
         let length = if token.kind == TokenKind::GuardedStrPrefix { 1 } else { token.len as usize };
         let text = &rest[..length];
         self.open_literal = is_unclosed(token.kind, text).then_some(self.at);
@@ -131,7 +132,7 @@ impl<'a> Splitter<'a> {
         self.at += length;
     }
 
-    /// The start of the line and what the line is, if the next token is the first of a line that is not Rust.
+    /// The start and the kind of the line, if the next token is the first token of a line that is not Rust.
     fn line_that_is_not_rust(&self) -> Option<(usize, PartKind)> {
         if !self.brackets.is_empty() || self.statement != Statement::Ended {
             return None;
@@ -205,7 +206,7 @@ impl<'a> Splitter<'a> {
     }
 }
 
-/// What a line is that stands where a statement may begin; none if it is Rust.
+/// The kind of a line that begins where a statement may begin; none if the line is Rust.
 fn kind_of_line(line: &str) -> Option<PartKind> {
     if line.strip_prefix('?').unwrap_or(line).starts_with('%') {
         return Some(PartKind::Magic);
@@ -217,7 +218,7 @@ fn kind_of_line(line: &str) -> Option<PartKind> {
     is_command.then_some(PartKind::Command)
 }
 
-/// Whether the token is a blank or a comment. rustc does not know all blanks that a copied text may have.
+/// Whether the token is a blank or a comment. A copied text may have blanks that rustc does not know as blanks.
 fn is_blank(kind: TokenKind, text: &str) -> bool {
     match kind {
         TokenKind::Whitespace | TokenKind::LineComment { .. } | TokenKind::BlockComment { .. } => true,
@@ -226,7 +227,7 @@ fn is_blank(kind: TokenKind, text: &str) -> bool {
     }
 }
 
-/// Whether more lines may close a string or a comment. A character never spans lines.
+/// Whether the token is an unclosed string or comment, which later lines may close. A character literal never spans lines.
 fn is_unclosed(kind: TokenKind, text: &str) -> bool {
     match kind {
         TokenKind::BlockComment { terminated, .. } => !terminated,
@@ -243,12 +244,12 @@ fn is_unclosed(kind: TokenKind, text: &str) -> bool {
     }
 }
 
-/// With the line ending.
+/// The length of the first line, with its line ending.
 fn line_length(text: &str) -> usize {
     text.find('\n').map_or(text.len(), |end| end + 1)
 }
 
-/// With the lines that a `\` at a line's end joins to the first one.
+/// The length of the first line, with the lines that a `\` at a line's end joins to it.
 fn joined_length(text: &str) -> usize {
     let mut length = 0;
     for line in text.split_inclusive('\n') {

@@ -1,4 +1,4 @@
-//! The one table of magics, and what comes straight from it: help, `%lsmagic` and suggestions.
+//! The table of all magics, and the texts that are made from it: help, `%lsmagic` and suggestions.
 
 mod compiler;
 mod devices;
@@ -64,33 +64,33 @@ static TABLE: &[Magic] = &[
     files::WRITEFILE,
 ];
 
-/// A magic: what it is called, what it takes, what it is for.
+/// A magic: its names, its arguments and options, and its help.
 #[derive(Debug)]
 pub struct Magic {
-    /// As it is typed: `%name` on a line, `%%name` on the first line of a cell, or both.
+    /// The forms in which the magic is typed: `%name` on a line, `%%name` on the first line of a cell, or both.
     pub forms: &'static [&'static str],
     /// The usage, in which `{options}` stands for the options.
     usage: &'static str,
-    /// A few words.
+    /// The summary of a few words for lists of magics.
     pub summary: &'static str,
-    /// Several lines, with an example. [`help`] puts usage and options around it.
+    /// The help text of several lines, with an example. [`help`] adds the usage and the options.
     help: &'static str,
-    /// The arguments without a name, in their order.
+    /// The positional arguments, in their order.
     pub(crate) arguments: &'static [Argument],
-    /// What may be given by name.
+    /// The options, which are given by name.
     pub options: &'static [MagicOption],
-    /// Whether the rest of its line is Rust.
+    /// Whether the rest of the magic's line is Rust.
     pub(crate) runs_line: bool,
     pub(crate) build: fn(&Invocation<'_>) -> Result<Action, MagicError>,
 }
 
 impl Magic {
-    /// The name without `%`.
+    /// The magic's name without `%`.
     pub fn name(&self) -> &'static str {
         self.forms[0].trim_start_matches('%')
     }
 
-    /// One line with every option.
+    /// The usage as one line with every option.
     pub fn usage(&self) -> String {
         let options: Vec<String> = self.options.iter().map(MagicOption::usage).collect();
         self.usage.replace("{options}", &options.join(" "))
@@ -105,18 +105,18 @@ impl Magic {
     }
 }
 
-/// An argument without a name.
+/// A positional argument of a magic.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Argument {
-    /// What it is called in the usage.
+    /// The argument's name in the usage.
     pub(crate) name: &'static str,
     pub(crate) values: Values,
 }
 
-/// What an argument, or the value of an option, may be. Says what to look up; the kernel does it.
+/// The kind of values that an argument or an option accepts. The kernel looks up the values of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// Anything.
+    /// Any text.
     Any,
     /// One of these words.
     Words(&'static [&'static str]),
@@ -146,28 +146,28 @@ impl Argument {
     }
 }
 
-/// `--name`, perhaps with a value.
+/// An option of a magic, as `--name` with or without a value.
 #[derive(Clone, Copy, Debug)]
 pub struct MagicOption {
-    /// With its dashes.
+    /// The option's name with its dashes.
     pub name: &'static str,
-    /// What the value is called in the usage; none if the option takes no value.
+    /// The value's placeholder in the usage; none if the option takes no value.
     pub(crate) value: Option<&'static str>,
     pub(crate) needs_value: bool,
     pub(crate) values: Values,
-    /// What holds where the option is not given.
+    /// The effect of an option that is not given.
     absence: Absence,
-    /// A few words.
+    /// The summary of a few words for the help.
     summary: &'static str,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Absence {
-    /// The magic cannot do without the option.
+    /// The option is required.
     Refused,
-    /// The summary says what holds, or nothing does.
+    /// The option may be absent. The summary describes the effect, if there is one.
     Allowed,
-    /// The option has this value.
+    /// The option then has this default value.
     Default(fn() -> String),
 }
 
@@ -235,13 +235,13 @@ pub fn table() -> &'static [Magic] {
     TABLE
 }
 
-/// The magic of a name, with or without its `%`.
+/// The magic with this name, which may have its `%`.
 pub(crate) fn find(name: &str) -> Option<&'static Magic> {
     let name = name.trim_start_matches('%');
     TABLE.iter().find(|magic| magic.name() == name)
 }
 
-/// The help of a magic by name, with or without its `%`; none if there is no such magic.
+/// The help of the magic with this name, which may have its `%`; none if there is no such magic.
 pub fn help(name: &str) -> Option<String> {
     let magic = find(name)?;
     let mut text = format!("{}\n\n{}\n\n{}\n", magic.usage(), magic.summary, magic.help.trim_end());
@@ -269,7 +269,7 @@ pub fn lsmagic() -> String {
     text
 }
 
-/// The error for a name, typed with or without `%`, that no magic has.
+/// The error about an unknown magic, whose name is typed with or without `%`.
 pub(crate) fn unknown(line: usize, typed: &str) -> MagicError {
     let forms = TABLE.iter().map(|magic| {
         let same_sigil = |form: &&&'static str| form.starts_with("%%") == typed.starts_with("%%");
@@ -280,7 +280,7 @@ pub(crate) fn unknown(line: usize, typed: &str) -> MagicError {
     MagicError { line, problem, usage: None }
 }
 
-/// The known name that was most probably meant.
+/// The known name that is most similar to the typed name; none if no name is similar.
 pub(crate) fn nearest(typed: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let bare = |text: &str| text.trim_start_matches(['%', '-']).to_lowercase();
     let typed = bare(typed);

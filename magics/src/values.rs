@@ -1,5 +1,5 @@
-//! The values of options and arguments, read from text. Each function says what is wrong with a text; whether a
-//! parameter can have a value, only the tuner knows.
+//! The readers of the values of options and arguments from text. The error of each reader describes the mistake in the text.
+//! Only the tuner can check whether a parameter accepts a value.
 
 use crate::action::Lines;
 use ferrotune_space::Value;
@@ -11,7 +11,7 @@ pub(crate) fn text(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// A whole number. `+7` is none: it parses as an integer, but nobody means it.
+/// Reads a whole number. Refuses `+7`, which Rust would parse as an integer.
 pub(crate) fn number(text: &str) -> Result<u64, String> {
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err("not a whole number".to_owned());
@@ -19,7 +19,7 @@ pub(crate) fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "too large".to_owned())
 }
 
-/// A whole number of at least 1.
+/// Reads a whole number of at least 1.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     match number(text)? {
         0 => Err("give at least 1".to_owned()),
@@ -27,7 +27,7 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
     }
 }
 
-/// `5`, `5-` or `5-10`, from 1.
+/// Reads a range of numbers from 1, as `5`, `5-` or `5-10`.
 pub(crate) fn lines(text: &str) -> Result<Lines, String> {
     let read = |number: &str| count(number).map_err(|problem| format!("{number:?} is no number from 1: {problem}"));
     let (first, last) = match text.split_once('-') {
@@ -41,7 +41,7 @@ pub(crate) fn lines(text: &str) -> Result<Lines, String> {
     Ok(Lines { first, last })
 }
 
-/// The name of a study, which is a folder's name.
+/// Reads the name of a study, which is a folder's name.
 pub(crate) fn project(text: &str) -> Result<String, String> {
     if matches!(text, "." | "..") || text.contains(['/', '\\', '\0']) {
         return Err("a project is a name, not a path; the folder above it is --directory".to_owned());
@@ -49,10 +49,10 @@ pub(crate) fn project(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// How addresses begin where new objects can be put: those from which data is read, without web servers.
+/// Beginnings of the addresses of stores to which objects can be written: all stores from which data is read, except web servers.
 const STORES: [&str; 7] = ["abfs://", "abfss://", "az://", "file:///", "gs://", "s3://", "s3a://"];
 
-/// The address of a store, or nothing for the study's database.
+/// Reads the address of a store. An empty text means the study's database.
 pub(crate) fn publish_to(text: &str) -> Result<PublishTo, String> {
     match text {
         "" => Ok(PublishTo::Database),
@@ -63,12 +63,12 @@ pub(crate) fn publish_to(text: &str) -> Result<PublishTo, String> {
     }
 }
 
-/// Parts with `separator` between them.
+/// Reads a list whose parts are separated by `separator`.
 pub(crate) fn list<T>(text: &str, separator: char, read: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
     text.split(separator).map(|part| read(part.trim())).collect()
 }
 
-/// `NAME:max|min`, with `:best`, `:last` or `:mean` behind it or not.
+/// Reads an objective, `NAME:max` or `NAME:min`, optionally followed by `:best`, `:last` or `:mean`.
 pub(crate) fn objective(text: &str) -> Result<Objective, String> {
     let (name, summary) = match text.rsplit_once(':') {
         Some((name, "best")) => (name, Summary::Best),
@@ -94,7 +94,7 @@ pub(crate) fn objective(text: &str) -> Result<Objective, String> {
     Ok(Objective { metric: metric.to_owned(), direction, summary })
 }
 
-/// `NAME<=NUMBER` or `NAME>=NUMBER`.
+/// Reads a constraint, `NAME<=NUMBER` or `NAME>=NUMBER`.
 pub(crate) fn constraint(text: &str) -> Result<Constraint, String> {
     let at_most = text.split_once("<=").map(|parts| (parts, Direction::Min));
     let bound = at_most.or_else(|| text.split_once(">=").map(|parts| (parts, Direction::Max)));
@@ -109,8 +109,8 @@ pub(crate) fn constraint(text: &str) -> Result<Constraint, String> {
     }
 }
 
-/// The same where a value may be in quotes, and have separators in them: `opt='a,b',lr=1`. A quote elsewhere than at a value's
-/// beginning stands for itself.
+/// Reads a list in which a value may be in quotes and then contain separators: `opt='a,b',lr=1`. A quote has a special meaning only
+/// at the beginning of a value.
 pub(crate) fn quoted_list<T>(
     text: &str,
     separator: char,
@@ -140,7 +140,7 @@ pub(crate) fn quoted_list<T>(
     }
 }
 
-/// `NAME=VALUE,…`: values of parameters.
+/// Reads values of parameters, `NAME=VALUE,…`.
 pub(crate) fn settings(text: &str) -> Result<Values, String> {
     Ok(quoted_list(text, ',', setting)?.into_iter().collect())
 }
@@ -153,13 +153,13 @@ fn setting(text: &str) -> Result<(String, Value), String> {
     }
 }
 
-/// The text between the quotes that it begins and ends with.
+/// A text without the quotes at its beginning and end.
 fn unquoted(text: &str) -> &str {
     let within = |quote: char| text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
     within('"').or_else(|| within('\'')).unwrap_or(text)
 }
 
-/// The name of a parameter.
+/// Reads the name of a parameter.
 pub(crate) fn parameter(text: &str) -> Result<String, String> {
     if text.is_empty() { Err("a name is missing between the commas".to_owned()) } else { Ok(text.to_owned()) }
 }

@@ -1,3 +1,3 @@
-//! What training needs beside candle-nn: losses. Computes with tensors only, on whatever device they are.
+//! The losses that candle-nn does not have. Computes with tensors only, on any device.
 
 pub mod loss;

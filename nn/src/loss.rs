@@ -1,17 +1,17 @@
-//! Losses that candle-nn has not.
+//! Losses that candle-nn does not have.
 
 use candle_core::{D, DType, Error, Result, Tensor, bail};
 
 /// The mean cross-entropy of the rows whose label is not `ignore_index`, such as the padding of a text.
 ///
 /// `logits` has shape (…, classes) and a floating-point type, `labels` has shape (…) and an integer type. The result has no
-/// dimensions and the type of the logits; sums of 16-bit floats are computed in `f32`. Without any row that counts it is NaN. The
-/// gradient of a row that is left out is 0. The same as PyTorch's
+/// dimensions and the type of the logits; sums of 16-bit floats are computed in `f32`. If all rows are ignored, the result is NaN.
+/// The gradient of an ignored row is 0. This is PyTorch's
 /// [`cross_entropy`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.cross_entropy.html) with
-/// `ignore_index`, whose classes are the second dimension.
+/// `ignore_index`, except that there the classes are the second dimension.
 ///
 /// # Errors
-/// If the shapes do not match, and if another label is no class: on a plugin's device when the loss is read.
+/// If the shapes do not match, or if another label is not a class. On a plugin's device the second error comes when the loss is read.
 ///
 /// ```
 /// use candle_core::{Device, Tensor};
@@ -32,7 +32,7 @@ pub fn cross_entropy(logits: &Tensor, labels: &Tensor, ignore_index: i64) -> Res
     let logits = logits.reshape(((), *classes))?;
     let labels = labels.to_dtype(DType::I64)?.flatten_all()?;
     let is_ignored = labels.eq(ignore_index)?;
-    // Where a row does not count, any class will do, and its logits may be no numbers.
+    // In an ignored row any class will do, and its logits may be NaN or infinite.
     let places = is_ignored.where_cond(&labels.zeros_like()?, &labels)?.unsqueeze(1)?;
     let is_ignored_row = is_ignored.unsqueeze(1)?.broadcast_as(logits.shape())?;
     let logits = is_ignored_row.where_cond(&logits.zeros_like()?, &logits)?;

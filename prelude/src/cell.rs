@@ -1,4 +1,4 @@
-//! What the cell process calls around every cell.
+//! The functions that the cell process calls around every cell.
 
 pub mod memory;
 mod output;
@@ -27,31 +27,31 @@ static CELL_THREAD: Mutex<Option<ThreadId>> = Mutex::new(None);
 /// The backtrace of the last panic on the cell's thread.
 static BACKTRACE: Mutex<Option<Backtrace>> = Mutex::new(None);
 
-/// The thread pool of a woken snapshot, because the threads of rayon's own pool were not copied.
+/// The thread pool of a woken snapshot. The threads of rayon's own pool are not copied into a snapshot.
 static POOL: Mutex<Option<ThreadPool>> = Mutex::new(None);
 
-/// Linux' numbers of "Input/output error" and "Operation canceled".
+/// The error numbers of Linux for "Input/output error" and "Operation canceled".
 const EIO: i32 = 5;
 const ECANCELED: i32 = 125;
 
-/// The usual stack of a main thread, on which cells run at first.
+/// The usual stack size of a main thread, on which cells run at first.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Names of the threads of rayon's pool. Threads whose names begin like this are started anew in a woken snapshot.
+/// The name of a thread of rayon's pool. A woken snapshot restarts the threads whose names begin like this.
 fn thread_name(index: usize) -> String {
     format!("ferrotune-{index}")
 }
 
-/// A cell's function: takes the variables and gives them back.
+/// The function of a cell, which takes the variables and returns them.
 type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// What every cell imports to show its last expression. The traits have no names there, which a notebook may use itself.
+/// The imports of every cell for showing its last expression. The traits have no names there, because a notebook may use their names.
 pub mod shown {
     pub use super::value::{ShowKnown as _, ShowText as _};
     pub use crate::display::Show as _;
 }
 
-/// Called once, before the first cell.
+/// Starts the library. The cell process calls this function once, before the first cell.
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_start() {
@@ -68,12 +68,12 @@ pub extern "C" fn ferrotune_start() {
     output::start();
 }
 
-/// Called before every cell.
+/// Prepares for a cell. The cell process calls this function before every cell.
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_before_cell() {
     interrupt::reset();
-    // That of a panic that an earlier cell has caught.
+    // The backtrace may be of a panic that an earlier cell has caught.
     BACKTRACE.lock().unwrap_or_else(PoisonError::into_inner).take();
     store::begin();
     output::begin();
@@ -83,7 +83,7 @@ pub extern "C" fn ferrotune_before_cell() {
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_run(entry: Entry, variables: *mut c_void) -> *mut c_void {
-    // A pointer cannot go to a thread of the pool and back, but a number can.
+    // A pointer cannot be sent to a thread of the pool and back, but a number can.
     let address = variables.expose_provenance();
     let call = || {
         *CELL_THREAD.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current().id());
@@ -100,18 +100,19 @@ pub extern "C" fn ferrotune_run(entry: Entry, variables: *mut c_void) -> *mut c_
     std::ptr::with_exposed_provenance_mut(address)
 }
 
-/// Called at the beginning of a cell under `%%profile`: records what up to so many steps of the cell spend their time on.
+/// Starts to record the times of up to `steps` steps. A cell under `%%profile` calls this function at its beginning.
 pub fn profile(steps: usize) {
     ferrotune_profile::begin(steps);
 }
 
-/// What the connected device records, and the file that it goes to.
+/// The profiler of the connected device, and the file for its profile.
 static DEVICE_PROFILE: Mutex<Option<(Profiler, PathBuf)>> = Mutex::new(None);
 
-/// Called after [`profile`] where the connected device records, too: what it has recorded goes to this file when the cell ends.
+/// Starts the profiler of the connected device. A cell calls this function after [`profile`]. The profile goes into this file when
+/// the cell ends.
 ///
 /// # Errors
-/// If the device cannot be opened, or does not record.
+/// If the device cannot be opened, or has no profiler.
 pub fn profile_device(file: &str) -> Result<(), String> {
     let device = device::current().map_err(|error| error.to_string())?;
     let profiler = ferrotune_xla::profile(&device).map_err(|error| {
@@ -121,7 +122,7 @@ pub fn profile_device(file: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes what the connected device has recorded, if it was to record.
+/// Writes the profile of the connected device, if its profiler was started.
 fn write_device_profile() {
     let Some((profiler, file)) = DEVICE_PROFILE.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
     let written = profiler.finish().map_err(|error| error.to_string()).and_then(|bytes| {
@@ -134,7 +135,7 @@ fn write_device_profile() {
     }
 }
 
-/// Sends the profile of the cell that has just ended on this thread, if there is one.
+/// Sends the profile of the cell that has just ended on this thread, if any.
 fn send_profile() {
     let Some(profile) = ferrotune_profile::end(|location| location.to_string(), &device::name()) else { return };
     if let Err(error) = connection::send(&KernelFrame::Profile { trace: profile.trace().to_string() }) {
@@ -151,19 +152,19 @@ pub extern "C" fn ferrotune_quietly(call: extern "C" fn(*mut c_void), data: *mut
     call(data);
 }
 
-/// Asks the user for a line of the standard input and gives its bytes to `take`, with `data`. Where that cannot be, a line on
-/// the standard error says why, and the result is the number of an error; or it is -1, if the user has ended the input.
+/// Asks the user for a line of the standard input, and passes its bytes to `take` with `data`. If that is not possible, prints the
+/// reason to the standard error and returns an error number. Returns -1 if the user has ended the input.
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_read_line(take: extern "C" fn(*mut c_void, *const u8, usize), data: *mut c_void) -> i32 {
     let (error, reason) = match input::answer("", false) {
-        // Ctrl-D, as in IPython.
+        // The user has typed Ctrl-D, as in IPython.
         Ok(Answer::Line { text: Some(line) }) if line == "\u{4}" => return -1,
         Ok(Answer::Line { text: Some(line) }) => {
             take(data, line.as_ptr(), line.len());
             return 0;
         }
-        // Not EINTR, after which the standard library would ask again.
+        // After EINTR the standard library would ask again.
         Ok(Answer::Refused { reason }) => (ECANCELED, reason),
         Ok(_) => (EIO, input::NO_ONE.to_owned()),
         Err(error) => (EIO, error.to_string()),
@@ -172,7 +173,8 @@ pub extern "C" fn ferrotune_read_line(take: extern "C" fn(*mut c_void, *const u8
     error
 }
 
-/// Called once in a snapshot that has been woken, without so many pipes and connections of the process that it was copied from.
+/// Prepares a woken snapshot, in which `closed` pipes and connections of the original process are closed. The cell process calls this
+/// function once.
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_restored(closed: usize) {
@@ -194,8 +196,9 @@ pub extern "C" fn ferrotune_restored(closed: usize) {
     }
 }
 
-/// Called after every cell: sends the last values of its progress bars, and flushes what it printed without a line end. `false` if a thread keeps the standard output
-/// locked; a snapshot of this process could then not print.
+/// Sends the last values of the cell's progress bars, and flushes its output without a line end. The cell process calls this
+/// function after every cell. Returns `false` if a thread keeps the standard output locked; a snapshot of this process could then
+/// not print.
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_after_cell() -> bool {
@@ -205,22 +208,22 @@ pub extern "C" fn ferrotune_after_cell() -> bool {
     output::end()
 }
 
-/// How many variables the last cell has taken out and not put back, if it is to be taken back for them when it fails. It is not
-/// where an accelerator is open, since all that is on it would be lost with the process.
+/// The number of variables that the last cell has taken and not put back, or 0 if an accelerator is open. If a cell fails, the process
+/// is restored for these variables. With an open accelerator it is not, because all data on the accelerator would be lost.
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_missing() -> usize {
     if fork::is_open() { 0 } else { store::missing() }
 }
 
-/// Keeps a panic of the cell's thread, and prints one of another thread.
+/// Keeps the backtrace of a panic on the cell's thread, and prints a panic of another thread.
 fn report_panic(info: &PanicHookInfo<'_>) {
     let message = info.payload_as_str().unwrap_or("a panic whose payload is no text").to_owned();
     let location = info.location().map(ToString::to_string);
     let thread = std::thread::current();
     if *CELL_THREAD.lock().unwrap_or_else(PoisonError::into_inner) == Some(thread.id()) {
         *BACKTRACE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Backtrace::force_capture());
-        // What matters is the line that called the operation, which the backtrace has.
+        // The useful place is the line that called the operation, and the backtrace has it.
         let is_anomaly = anomaly::take().is_some_and(|anomaly| anomaly.to_string() == message);
         let location = location.clone().filter(|_| !is_anomaly);
         let frame = KernelFrame::Panic { message: message.clone(), location };
@@ -233,10 +236,10 @@ fn report_panic(info: &PanicHookInfo<'_>) {
     print_located(format!("thread '{name}' panicked at "), location, format!(": {message}\n"));
 }
 
-/// Called by a cell that a panic has ended: tells the kernel through which places of cells the panic came.
+/// Reports the places of cells through which a panic came to the kernel. A cell that a panic has ended calls this function.
 pub fn panicked() {
     let Some(backtrace) = BACKTRACE.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
-    // The standard library gives the frames only as text.
+    // The standard library returns the frames only as text.
     let text = backtrace.to_string();
     let locations = text.lines().filter_map(|line| line.trim_start().strip_prefix("at ")).map(str::to_owned).collect();
     if let Err(error) = connection::send(&KernelFrame::Backtrace { locations }) {
@@ -244,7 +247,7 @@ pub fn panicked() {
     }
 }
 
-/// Called by a cell that ends at a `?`: makes the error the cell's own, and prints it where there is no kernel.
+/// Reports the error of a cell that ends at a `?` to the kernel, or prints it if there is no kernel.
 pub fn failed(message: String, location: String) {
     let frame = KernelFrame::Failed { message: message.clone(), location: Some(location) };
     if connection::send(&frame).is_err() {
@@ -252,19 +255,19 @@ pub fn failed(message: String, location: String) {
     }
 }
 
-/// The place of an error that ends a cell: of an error of candle, the innermost line of a cell that led to it; of another one its
-/// own, if it is a [`ferrotune_trial::Error`], which `shown` shows as `{:#}`; or that of the `?`.
+/// The place of an error that ends a cell. For an error of candle, it is the innermost line of a cell that led to it. For a
+/// [`ferrotune_trial::Error`], which `shown` formats with `{:#}`, it is the error's own place. For any other error, it is the `?`.
 #[track_caller]
 pub fn place_of<T>(_error: &T, shown: impl Fn() -> String) -> String {
     let here = Location::caller();
-    // Each cell has a folder among those of the others, also one whose closure is called here.
+    // All cells have a folder in the same parent folder, also a cell whose closure is called here.
     let cells = |file: &str| Path::new(file).ancestors().nth(2).and_then(Path::file_name).map(ToOwned::to_owned);
     let is_of_cell = |call: &String| cells(call.rsplitn(3, ':').nth(2).unwrap_or_default()) == cells(here.file());
     let call = ferrotune_trial::calls_to(&shown()).into_iter().find(is_of_cell);
     call.or_else(|| ferrotune_trial::place_in::<T>(shown)).unwrap_or_else(|| here.to_string())
 }
 
-/// Prints to the standard error with the place in the notebook that a location means, and as it is where there is no kernel.
+/// Prints to the standard error, with the location's place in the notebook. Without a kernel, prints the location unchanged.
 #[doc(hidden)]
 pub fn print_located(before: String, location: String, after: String) {
     let plain = format!("{before}{location}{after}");
@@ -273,7 +276,7 @@ pub fn print_located(before: String, location: String, after: String) {
     }
 }
 
-/// The standard library's `dbg!`, with the place in the notebook.
+/// The macro `dbg!` of the standard library, with the place in the notebook.
 #[macro_export]
 macro_rules! cell_dbg {
     () => {
@@ -295,7 +298,7 @@ macro_rules! cell_dbg {
 
 pub use cell_dbg as dbg;
 
-/// The place of the caller.
+/// The caller's file, line and column.
 #[doc(hidden)]
 #[track_caller]
 pub fn here() -> String {

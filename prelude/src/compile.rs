@@ -1,17 +1,17 @@
-//! Functions of tensors that become one program of the connected device.
+//! The compilation of functions of tensors to programs of the connected device.
 
 use candle_core::{Result, Tensor};
 
-/// A compiled step; see [`compile`]. A variable of a notebook can hold it if its function owns all that it uses (`move`).
+/// A compiled step; see [`compile`]. A notebook's variable can hold the step if its function owns all values that it uses (`move`).
 pub type Step<'a> = ferrotune_xla::Step<Box<dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>> + 'a>>;
 
-/// Makes a step of a function of tensors: a connected device with a compiler (`tpu`, `xla:cpu`) runs it as one program. On
+/// Makes a step from a function of tensors: a connected device with a compiler (`tpu`, `xla:cpu`) runs it as one program. On
 /// the CPU and on CUDA the function is called each time. In a `%%tune` body the device is that of the trial.
 ///
-/// `step.run(&[x, y])` calls the function when it runs for the first time with arguments of certain shapes and types, and
-/// compiles what the function asks candle for. Later runs only execute. Variables that the function changes (`Var::set`, the
-/// optimisers of `ferrotune::optim`) stay on the device from run to run. Other tensors that it uses have the values that they
-/// have at each run. Random numbers are new in each run. Arguments may have any shape and dtype; another shape compiles once
+/// `step.run(&[x, y])` calls the function at the first run with arguments of certain shapes and types, and
+/// compiles the function's operations of candle. Later runs only execute. Variables that the function changes (`Var::set`, the
+/// optimisers of `ferrotune::optim`) stay on the device from run to run. Other tensors that it uses have their present values
+/// in each run. Random numbers are new in each run. Arguments may have any shape and dtype; each new shape compiles once
 /// more.
 ///
 /// ```ignore
@@ -26,8 +26,8 @@ pub type Step<'a> = ferrotune_xla::Step<Box<dyn FnMut(&[Tensor]) -> Result<Vec<T
 /// ```
 ///
 /// # Errors
-/// If the connected device cannot be opened. The errors of `run`: those of the function; if it reads a value that it computes,
-/// or depends on something outside of the device that changes from call to call; and those of the device.
+/// If the connected device cannot be opened. The errors of `run` are: those of the function; an error if the function reads a value
+/// that it computes, or depends on something outside of the device that changes from call to call; and those of the device.
 #[track_caller]
 pub fn compile<'a>(function: impl FnMut(&[Tensor]) -> Result<Vec<Tensor>> + 'a) -> ferrotune_trial::Result<Step<'a>> {
     let device = ferrotune_trial::located(ferrotune_trial::open_device(&crate::device::name()))?;

@@ -1,4 +1,4 @@
-//! A dataset at the end of a cell: how many elements it has, their shapes and dtypes, and the first ones.
+//! The display of a dataset at the end of a cell: its number of elements, their shapes and dtypes, and the first elements.
 
 use crate::display::{Bundle, escape};
 use crate::tensor;
@@ -6,10 +6,10 @@ use candle_core::Tensor;
 use ferrotune_data::DataError;
 use std::fmt::Debug;
 
-/// How many rows are shown.
+/// The number of elements that are shown.
 const SHOWN: usize = 5;
 
-/// A dataset's length and type, and its first elements: rows below one another, of images and batches the first one.
+/// A dataset's length and type, and its first elements. Rows are shown one below the other; of images and batches, only the first.
 pub(crate) fn bundle(
     dataset: &dyn Debug,
     preview: impl Fn(usize) -> Result<Option<Vec<Vec<Tensor>>>, DataError>,

@@ -20,18 +20,18 @@ use ferrotune_trial::{BoxError, located};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long opening the devices of a plugin may take: a TPU takes several seconds, a slice of many hosts longer.
+/// The time limit for opening a plugin's devices: a TPU takes several seconds, a slice of many hosts longer.
 const OPEN_DEADLINE: Duration = Duration::from_secs(120);
-/// How long compiling and running may take: large programs take minutes.
+/// The time limit for compiling and running: large programs take minutes.
 const WORK_DEADLINE: Duration = Duration::from_secs(600);
 
-/// The device that is connected: `cpu`, `cuda:0`, `tpu`, `xla:cpu`, `xla:/opt/plugin.so`; `cpu` until `%tpu_connect` has run.
+/// The name of the connected device: `cpu`, `cuda:0`, `tpu`, `xla:cpu`, `xla:/opt/plugin.so`. It is `cpu` until `%tpu_connect` has run.
 /// In a `%%tune` body it is the device of the trial.
 pub fn name() -> String {
     ferrotune_trial::connected()
 }
 
-/// A device's name as candle writes it; what candle does not know by name is the connected device.
+/// A device's name in candle's notation. A device without a name in candle is the connected device.
 pub(crate) fn place(device: &candle_core::Device) -> String {
     match device.location() {
         DeviceLocation::Cpu => "cpu".to_owned(),
@@ -40,24 +40,24 @@ pub(crate) fn place(device: &candle_core::Device) -> String {
     }
 }
 
-/// The connected device, as candle knows it. It is opened once: a second call returns the same device.
+/// The connected device as a device of candle. It is opened once: a second call returns the same device.
 ///
 /// # Errors
-/// Those of candle if the device cannot be opened; and if the process that had opened it has died.
+/// The errors of candle if the device cannot be opened, and an error if the process that had opened it has died.
 #[track_caller]
 pub fn current() -> ferrotune_trial::Result<candle_core::Device> {
     located(ferrotune_trial::open_device(&name()))
 }
 
-/// This process is a woken snapshot: memory was copied, the context of an accelerator was not.
+/// Reports that this process is a woken snapshot: memory is copied, but the context of an accelerator is not.
 pub(crate) fn lose() {
     if let Err(lost) = fork::check() {
         eprintln!("{lost}");
     }
 }
 
-/// What `%tpu_connect` runs: looks for accelerators, says what it found, and connects to the best one that this build can
-/// drive. With `require`, it is an error if that is no accelerator. Returns whether there is a connection.
+/// Detects accelerators, prints what it finds, and connects to the best device that this build can
+/// use. `%tpu_connect` runs it. With `require`, a device that is not an accelerator is an error. Returns whether a device is connected.
 #[doc(hidden)]
 pub fn connect(tpu: Option<&str>, require: bool) -> bool {
     let mut report = detect(&Machine::this(), tpu);
@@ -75,8 +75,8 @@ pub fn connect(tpu: Option<&str>, require: bool) -> bool {
     }
 }
 
-/// What `%tpu_connect --plugin` runs: connects to the first device of a PJRT plugin, which is `cpu` for XLA's own of the CPU,
-/// or the path of its library. Returns whether there is a connection.
+/// Connects to the first device of a PJRT plugin, which is `cpu` for XLA's own plugin of the CPU,
+/// or the path of its library. `%tpu_connect --plugin` runs it. Returns whether a device is connected.
 #[doc(hidden)]
 pub fn connect_plugin(plugin: &str) -> bool {
     let found = name_of_plugin(plugin).and_then(|name| Ok((find_plugin(&Machine::this(), &name)?, name)));
@@ -94,14 +94,14 @@ pub fn connect_plugin(plugin: &str) -> bool {
     }
 }
 
-/// Why a plugin was not opened.
+/// The reason why a plugin was not opened.
 enum Unopened {
     Lost(Forked),
     Probe(ProbeError),
 }
 
-/// Opens a plugin in a process of its own, where it may hang or crash, unless this process has opened it already. Returns what
-/// it has opened.
+/// Opens a plugin in a separate process, where it may hang or crash, unless this process has opened it already. Returns a
+/// text about the opened plugin.
 fn try_opening(name: &str, plugin: &Path) -> Result<Option<String>, Unopened> {
     fork::check().map_err(Unopened::Lost)?;
     if ferrotune_trial::is_open(plugin) {
@@ -126,7 +126,7 @@ fn failed(message: &str) -> bool {
     false
 }
 
-/// The best device, if this process can open it.
+/// The best device, or an error if this process cannot open it.
 fn usable(report: &Report, require: bool) -> Result<Connection, String> {
     let connection = choose(report, support(), require).map_err(|error| error.to_string())?;
     if connection.device != "cpu" {
@@ -135,13 +135,13 @@ fn usable(report: &Report, require: bool) -> Result<Connection, String> {
     Ok(connection)
 }
 
-/// The library that drives the attached TPU.
+/// The library of the attached TPU.
 fn driver(report: &Report) -> Option<&Path> {
     report.tpu.as_ref()?.chips?;
     report.libtpu.as_deref()
 }
 
-/// Opens the attached TPU, in a process of its own, to say what it is.
+/// Opens the attached TPU in a separate process, and describes it.
 pub(crate) fn opened_tpu() -> Result<Opened, BoxError> {
     let report = detect(&Machine::this(), None);
     let libtpu = driver(&report).ok_or("no TPU is attached that libtpu could open; %devices tells why")?;
@@ -151,14 +151,14 @@ pub(crate) fn opened_tpu() -> Result<Opened, BoxError> {
     Ok(with_probe(OPEN_DEADLINE, |probe| probe.open(libtpu))?)
 }
 
-/// What `%device` runs: shows the connected device and all others.
+/// Shows the connected device and all others. `%device` runs it.
 #[doc(hidden)]
 pub fn describe() {
     show(table(&detect(&Machine::this(), None)));
     say(format!("connected to {}", name()));
 }
 
-/// What `%device --report` runs: shows what the connected device has compiled, and what crossed to the host.
+/// Shows the connected device's compilations, and its traffic with the host. `%device --report` runs it.
 #[doc(hidden)]
 pub fn report() {
     if let Err(lost) = fork::check() {
@@ -190,7 +190,7 @@ fn traffic(name: &str, device: &candle_core::Device) -> String {
     }
 }
 
-/// What `%devices` runs: shows the CPU, the CUDA devices and the TPU, with their memory.
+/// Shows the CPU, the CUDA devices and the TPU, with their memory. `%devices` runs it.
 #[doc(hidden)]
 pub fn list() {
     let mut report = detect(&Machine::this(), None);
@@ -198,8 +198,8 @@ pub fn list() {
     say(report.devices_text());
 }
 
-/// What `%tpu_connect --selftest` runs: computes on the connected device, which for a TPU or another PJRT plugin a process of
-/// its own does, and compares with candle on the CPU.
+/// Computes on the connected device and compares the results with candle's on the CPU. For a TPU or another PJRT plugin, a separate
+/// process computes. `%tpu_connect --selftest` runs it.
 #[doc(hidden)]
 pub fn self_test() {
     if let Err(lost) = fork::check() {
@@ -242,9 +242,9 @@ fn candle_losses() -> candle_core::Result<Vec<f32>> {
     Ok(Candle { device: candle_core::Device::Cpu }.train(&selftest::Network::default())?.values)
 }
 
-/// Tries a plugin in a child process, so that cells and the devices that they use stay as they are.
+/// Tries a plugin in a child process, so that cells and their devices are not affected.
 fn with_probe<T>(deadline: Duration, ask: impl FnOnce(Probe<'_>) -> Result<T, ProbeError>) -> Result<T, ProbeError> {
-    // The program in which cells run has a subcommand that tries plugins.
+    // The program of the cell process has a subcommand that tries plugins.
     ask(Probe { program: Path::new("/proc/self/exe"), deadline, stop: &interrupted })
 }
 
@@ -256,12 +256,12 @@ fn table(report: &Report) -> Bundle {
     Bundle::text(report.table_text()).with("text/html", report.table_html())
 }
 
-/// What this build of the prelude can drive.
+/// The kinds of devices that this build of the prelude can use.
 fn support() -> Support {
     Support { cuda: candle_core::utils::cuda_is_available() }
 }
 
-/// Fails the running cell with this message; prints it where there is no kernel.
+/// Fails the running cell with this message, or prints it if there is no kernel.
 pub(crate) fn fail(message: &str) {
     if connection::send(&KernelFrame::Failed { message: message.to_owned(), location: None }).is_err() {
         eprintln!("error: {message}");

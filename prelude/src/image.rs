@@ -1,20 +1,20 @@
-//! Tensors as pictures. Knows layouts by their shapes; reads the values to the host, and changes none.
+//! The display of tensors as pictures. Infers layouts from shapes; reads the values to the host, and changes no tensor.
 
 use crate::display::png::{self, Pixels};
 use crate::display::{Bundle, Handle, show};
 use candle_core::{DType, Device, Error, Result, Tensor};
 
-/// At most so many images of a batch are shown, and each side has at most so many of its pixels.
+/// The largest number of images of a batch that are shown, and of pixels on each side of an image.
 const SHOWN_IMAGES: usize = 64;
 const SHOWN_PIXELS: usize = 1024;
-/// Small pictures are enlarged, at most so many times, while they stay below this width.
+/// The width up to which small pictures are enlarged, and the largest factor.
 const ENLARGED_WIDTH: usize = 512;
 const ENLARGED_TIMES: usize = 8;
-/// Between the images of a batch.
+/// The width and brightness of the gap between the images of a batch.
 const GAP_PIXELS: usize = 2;
 const GAP: u8 = 128;
 
-/// Shows a tensor as an image, or a batch of them as a grid.
+/// Shows a tensor as an image, or a batch of images as a grid.
 ///
 /// | shape | what it is |
 /// |---|---|
@@ -23,8 +23,8 @@ const GAP: u8 = 128;
 /// | `[count, height, width]` | grey images, unless `count` is 1 or 3, or `width` is |
 /// | `[count, 1 or 3, height, width]`, `[count, height, width, 1 or 3]` | a batch |
 ///
-/// Integers from 0 to 255 and floats from 0 to 1 are brightnesses. If there are others, the least value is black and the greatest is
-/// white. NaN and infinite values are black. Large images are shown with fewer pixels, and small ones enlarged.
+/// Integers from 0 to 255 and floats from 0 to 1 are brightnesses. If there are other values, the smallest is black and the largest is
+/// white. NaN and infinite values are black. Large images are shown with fewer pixels, and small images are enlarged.
 ///
 /// ```no_run
 /// # fn main() -> candle_core::Result<()> {
@@ -34,12 +34,12 @@ const GAP: u8 = 128;
 /// ```
 ///
 /// # Errors
-/// If the shape is none of these, or the values cannot be read.
+/// If the shape is not in the table, or the values cannot be read.
 pub fn image(tensor: &Tensor) -> Result<Handle> {
     Ok(show(bundle(tensor)?))
 }
 
-/// Where the pixels of a batch are among the values.
+/// The layout of a batch's pixels in a tensor.
 struct Layout {
     count: usize,
     height: usize,
@@ -108,7 +108,7 @@ fn bundle(tensor: &Tensor) -> Result<Bundle> {
     Ok(Bundle::text(layout.text(shown)).with_image("image/png", &file))
 }
 
-/// The values as bytes from black to white.
+/// The tensor's values as bytes from black to white.
 fn brightnesses(tensor: &Tensor) -> Result<Vec<u8>> {
     let values = tensor.detach().to_device(&Device::Cpu)?;
     if values.dtype() == DType::U8 {
@@ -128,7 +128,7 @@ fn brightnesses(tensor: &Tensor) -> Result<Vec<u8>> {
     Ok(values.into_iter().map(byte).collect())
 }
 
-/// The width in pixels, and the bytes of all pixels.
+/// The width of the grid in pixels, and the bytes of all its pixels.
 fn grid(layout: &Layout, shown: usize, brightnesses: &[u8]) -> (usize, Vec<u8>) {
     let columns = (1..=shown).find(|columns| columns * columns >= shown).unwrap_or(1);
     let rows = shown.div_ceil(columns);

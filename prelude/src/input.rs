@@ -1,12 +1,12 @@
-//! Asks the user for a line, through the front end. Reading the standard input does the same.
+//! Asks the user for a line through the front end, as a read of the standard input does.
 
 use ferrotune_link::{Answer, KernelFrame, connection};
 use ferrotune_trial::{BoxError, Result, located};
 
-/// Asks the user for a line of text, and waits for it.
+/// Asks the user for a line of text, and waits for the line.
 ///
 /// # Errors
-/// If the front end takes no input, as in a scripted notebook; in a trial; after an interrupt.
+/// If the front end takes no input, as in a scripted notebook; in a trial; or after an interrupt.
 ///
 /// ```ignore
 /// let name = ferrotune::input("Your name: ")?;
@@ -16,10 +16,10 @@ pub fn input(prompt: &str) -> Result<String> {
     located(ask(prompt, false))
 }
 
-/// Like [`input`], but the front end hides what the user types.
+/// Asks for a line as [`input`] does, but the front end hides the typed text.
 ///
 /// # Errors
-/// Those of [`input`].
+/// The errors of [`input`].
 #[track_caller]
 pub fn input_password(prompt: &str) -> Result<String> {
     located(ask(prompt, true))
@@ -33,10 +33,10 @@ fn ask(prompt: &str, password: bool) -> Result<String, BoxError> {
     }
 }
 
-/// Why there is no line where nobody can be asked.
+/// The error if no user can be asked.
 pub(crate) const NO_ONE: &str = "there is no one to ask: this front end does not take input";
 
-/// The kernel's answer to the request for a line. It refuses after an interrupt.
+/// The kernel's answer to the request for a line. The kernel refuses after an interrupt.
 pub(crate) fn answer(prompt: &str, password: bool) -> std::io::Result<Answer> {
     connection::send(&KernelFrame::Input { prompt: prompt.to_owned(), password })
 }

@@ -1,4 +1,4 @@
-//! How a cell learns that the user wants it to stop.
+//! The user's interrupts of a running cell.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -28,7 +28,7 @@ pub fn interrupted() -> bool {
 /// ```
 #[track_caller]
 pub fn sleep(duration: Duration) -> ferrotune_trial::Result<()> {
-    // A time that no clock reaches is for ever.
+    // If the end exceeds the range of the clock, the sleep lasts until an interrupt.
     let end = Instant::now().checked_add(duration);
     while !interrupted() {
         let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
@@ -40,12 +40,12 @@ pub fn sleep(duration: Duration) -> ferrotune_trial::Result<()> {
     Err("the cell was interrupted".into())
 }
 
-/// A new cell begins: forgets an earlier interrupt.
+/// Forgets an earlier interrupt, because a new cell begins.
 pub(crate) fn reset() {
     REQUESTED.store(false, Ordering::Relaxed);
 }
 
-/// From now on SIGINT is remembered, and does not end the process.
+/// Installs a handler for SIGINT that records the signal, so that it does not end the process.
 pub(crate) fn listen() -> std::io::Result<()> {
     signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&REQUESTED))?;
     Ok(())

@@ -4,9 +4,9 @@
 //! tensors with a counter, and two counters in one process give wrong gradients without a word. A cell therefore
 //! never links candle itself.
 //!
-//! What only the kernel and the code that it generates call is hidden from documentation and completion.
+//! Functions that only the kernel and its generated code call are hidden from documentation and completion.
 
-// What `#[derive(Show)]` writes names the prelude.
+// The code of `#[derive(Show)]` names the prelude.
 #[cfg(test)]
 extern crate self as ferrotune;
 
@@ -18,7 +18,7 @@ pub mod device;
 mod image;
 mod input;
 mod interrupt;
-/// What `%%profile` shows of loops that do not go over a dataset.
+/// The `%%profile` of loops that do not iterate over a dataset.
 pub mod profile {
     pub use ferrotune_profile::step;
 }
@@ -45,9 +45,9 @@ pub use input::{input, input_password};
 pub use interrupt::{interrupted, sleep};
 pub use rayon;
 
-/// What a notebook that trains needs: `use ferrotune::prelude::*;`.
+/// The imports of a notebook that trains: `use ferrotune::prelude::*;`.
 ///
-/// A name that a cell declares or imports by itself goes before the one from here.
+/// A name that a cell declares or imports itself takes precedence over a name from here.
 pub mod prelude {
     pub use crate::{AdamW, Result, Trial, compile, data, device, display, optim, progress, strategy, widget};
     pub use candle_core::{D, DType, Device, IndexOp, Shape, Tensor, Var};
@@ -60,7 +60,7 @@ pub mod prelude {
     pub use ferrotune_data::{Dataset, Iter, StandardScaler, one_hot};
 }
 
-/// What a cell shows while it runs.
+/// The functions for showing output while a cell runs.
 pub mod display {
     pub use crate::image::image;
     pub use ferrotune_display::*;

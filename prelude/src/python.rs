@@ -1,15 +1,15 @@
-//! Variables that travel between a Python notebook and the cells that it runs with `%%rust`. The Python package generates the
-//! calls; both sides meet in memory files of the Python process. Refuses types that Python has no counterpart of.
+//! The exchange of variables between a Python notebook and the cells that it runs with `%%rust`. The Python package generates the
+//! calls; both sides use memory files of the Python process. Refuses types without a counterpart in Python.
 
 use candle_core::{Device, Tensor, WithDType};
 use ferrotune_trial::{BoxError, Pack, ShareError, shared};
 use std::fs::File;
 use std::path::Path;
 
-/// What the tensor, or the text, is called in the file.
+/// The name of the tensor, or of the text, in the file.
 const VALUE: &str = "value";
 
-/// The NumPy array in the memory file at `path`. See [`shared::adopt`] for when it is a copy.
+/// Reads the NumPy array in the memory file at `path`. See [`shared::adopt`] for when it is a copy.
 pub fn take(path: &str) -> Result<Tensor, BoxError> {
     Ok(shared::adopt(Path::new(path), VALUE)?)
 }
@@ -22,14 +22,14 @@ pub fn give(variable: &(impl Give + ?Sized), path: &str) -> Result<(), BoxError>
     Ok(pack.write_to(&mut file)?)
 }
 
-/// A variable that Python gets from Rust.
+/// A variable that Rust can give to Python.
 #[diagnostic::on_unimplemented(
     message = "the variable of type `{Self}` has no counterpart in Python",
     label = "asked for with -o",
     note = "tensors, numbers, bools, strings, and `Vec`s of numbers that tensors have can travel"
 )]
 pub trait Give {
-    /// Adds the variable, and which Python type it becomes.
+    /// Adds the variable, and its Python type.
     fn pack(&self, pack: &mut Pack) -> Result<(), ShareError>;
 }
 
@@ -53,7 +53,7 @@ impl<T: WithDType> Give for Vec<T> {
     }
 }
 
-/// Values that travel as text.
+/// Implements `Give` for values that are stored as text.
 macro_rules! texts {
     ($($kind:literal: $($rust:ty)+;)*) => {$($(
         impl Give for $rust {

@@ -1,5 +1,5 @@
-//! Strategies over candle: several replicas of a model train on parts of a batch, with the result of one model that trains
-//! on all of it.
+//! Strategies for candle: several replicas of a model train on parts of a batch, with the same result as one model that trains
+//! on the whole batch.
 //!
 //! CUDA devices exchange gradients through NCCL, all others through the memory of their hosts.
 
@@ -18,10 +18,10 @@ pub fn current() -> Strategy {
 }
 
 /// All cores of the connected plugin (`tpu`, `xla:cpu`) as one device, over which a batch is spread: TensorFlow's `TPUStrategy`.
-/// Where none is connected, those of the attached TPU, which is opened in a process of its own to count them.
+/// If no plugin is connected, the cores are those of the attached TPU, which a separate process opens to count them.
 ///
 /// # Errors
-/// If there is no TPU, or it does not open.
+/// If there is no TPU, or if it cannot be opened.
 #[track_caller]
 pub fn tpu() -> ferrotune_trial::Result<Strategy> {
     located(cores_of_tpu())
@@ -36,14 +36,14 @@ fn cores_of_tpu() -> std::result::Result<Strategy, BoxError> {
     Ok(Strategy::tpu(&crate::device::opened_tpu()?)?)
 }
 
-/// The device of a replica; all cores of a plugin are one device, over several processes those of all of them.
+/// The device of a replica. All cores of a plugin are one device; over several processes, it has the cores of all of them.
 ///
-/// From here on, each of several replicas of a process draws the same random numbers on the CPU as the others, so that their
-/// models begin with the same weights; in each scope other ones.
+/// From this call on, the replicas of a process draw the same random numbers on the CPU, so that their
+/// models begin with the same weights. Each scope has different random numbers.
 ///
 /// # Errors
-/// If the device cannot be opened. Over several processes: if another one does not open it at the same time, or this one has opened
-/// its plugin alone before.
+/// If the device cannot be opened. Over several processes: if another process does not open it at the same time, or if this process
+/// has opened its plugin alone before.
 #[track_caller]
 pub fn device(replica: &Replica<'_>) -> ferrotune_trial::Result<Device> {
     located(open(replica))
@@ -51,7 +51,7 @@ pub fn device(replica: &Replica<'_>) -> ferrotune_trial::Result<Device> {
 
 fn open(replica: &Replica<'_>) -> std::result::Result<Device, BoxError> {
     if replica.strategy().devices().len() > 1 {
-        // It has a thread of its own.
+        // The replica has its own thread.
         let seed = derived_seed(Device::Cpu.get_current_seed()?, replica.scope());
         set_draws_of_thread(Draws { seed, drawn: 0 });
     }
@@ -63,7 +63,7 @@ fn open(replica: &Replica<'_>) -> std::result::Result<Device, BoxError> {
     }
 }
 
-/// The rows of a batch that belong to a replica, where each replica has the same batch: its first dimension is the examples.
+/// The rows of a batch that belong to a replica, where each replica has the same batch. The first dimension is the examples.
 /// Over the cores of a plugin, in one process or several, it is the whole batch, which is spread over them.
 ///
 /// ```ignore
@@ -86,7 +86,7 @@ pub fn shard(replica: &Replica<'_>, batch: &Tensor) -> Result<Tensor> {
     batch.narrow(0, index * (rows / count), rows / count)
 }
 
-/// A tensor in the precision of the replica's strategy, to compute with it. Variables stay in their own type, and so do
+/// A tensor in the precision of the replica's strategy, for computations. Variables keep their own type, and so do
 /// their gradients: this is TensorFlow's `mixed_bfloat16`.
 ///
 /// ```ignore
@@ -94,7 +94,7 @@ pub fn shard(replica: &Replica<'_>, batch: &Tensor) -> Result<Tensor> {
 /// ```
 ///
 /// # Errors
-/// Those of candle if the device does not have this type.
+/// The errors of candle, if the device does not have this type.
 pub fn cast(replica: &Replica<'_>, tensor: &Tensor) -> Result<Tensor> {
     tensor.to_dtype(match replica.strategy().precision() {
         Precision::F32 => DType::F32,
@@ -103,11 +103,11 @@ pub fn cast(replica: &Replica<'_>, tensor: &Tensor) -> Result<Tensor> {
 }
 
 /// Replaces the gradients of `vars` by their mean over all replicas, before the optimiser's step. A variable without a
-/// gradient has a gradient of zeros. Every replica names the same variables in the same order. Double precision is kept;
-/// all else is exchanged in single precision.
+/// gradient counts with a gradient of zeros. Every replica names the same variables in the same order. Double precision is kept;
+/// all other types are exchanged in single precision.
 ///
-/// Over the cores of a plugin, and with one replica, the gradients stay as they are: if the loss is a mean over the rows that
-/// [`shard`] gives, they are those of the whole batch already.
+/// Over the cores of a plugin, and with one replica, the gradients do not change: if the loss is a mean over the rows of
+/// [`shard`], they are already the gradients of the whole batch.
 ///
 /// ```ignore
 /// let losses = Strategy::mirrored(["cpu", "cpu"])?.scope(|replica| {
@@ -120,7 +120,7 @@ pub fn cast(replica: &Replica<'_>, tensor: &Tensor) -> Result<Tensor> {
 /// ```
 ///
 /// # Errors
-/// Those of candle, and that of the strategy if another replica has ended.
+/// The errors of candle, and an error of the strategy if another replica has ended.
 pub fn average(replica: &Replica<'_>, gradients: &mut GradStore, vars: &[Var]) -> Result<()> {
     if replica.count() == 1 {
         return add_zeros(gradients, vars);
@@ -134,7 +134,7 @@ pub fn average(replica: &Replica<'_>, gradients: &mut GradStore, vars: &[Var]) -
     Ok(())
 }
 
-/// Gives variables without a gradient one of zeros.
+/// Gives variables without a gradient a gradient of zeros.
 fn add_zeros(gradients: &mut GradStore, vars: &[Var]) -> Result<()> {
     for var in vars {
         if gradients.get(var).is_none() {

@@ -1,15 +1,15 @@
-//! A tensor as a table: its shape, type and device, and a corner of its values. Only the corner comes from an accelerator, unless
-//! the tensor is small.
+//! The display of a tensor as a table: its shape, type and device, and a corner of its values. Only the corner is read from an
+//! accelerator, unless the tensor is small.
 
 use crate::device;
 use crate::display::{Bundle, escape};
 use candle_core::{DType, Device, Result, Tensor};
 
-/// A side of up to so many values is shown whole; of a longer one so many at its beginning and its end.
+/// The longest side that is shown whole, and the number of values at each end of a longer side.
 const WHOLE_SIDE: usize = 12;
 const SIDE_ENDS: usize = 5;
 
-/// A tensor up to this size is read whole, since each part that is read is a program for an accelerator's compiler.
+/// The size up to which a tensor is read whole, because each read of a part is a program for an accelerator's compiler.
 const WHOLE_BYTES: usize = 1 << 20;
 
 /// The tensor as aligned text, and as a table.
@@ -26,7 +26,7 @@ pub(crate) fn bundle(tensor: &Tensor) -> Bundle {
     }
 }
 
-/// The tensors of a tuple, one below the other, each behind its place.
+/// The tensors of a tuple, one below the other, each after its index.
 pub(crate) fn bundle_of_all(tensors: &[&Tensor]) -> Bundle {
     let bundles: Vec<Bundle> = tensors.iter().map(|tensor| bundle(tensor)).collect();
     let text = bundles.iter().enumerate().map(|(place, bundle)| format!("{place}: {}", bundle.text_of("text/plain")));
@@ -39,11 +39,11 @@ pub(crate) fn bundle_of_all(tensors: &[&Tensor]) -> Bundle {
     Bundle::text(text.join("\n\n")).with_text("text/html", &html)
 }
 
-/// Some values of the last two dimensions.
+/// Some values of the last two dimensions of a tensor.
 struct Corner {
-    /// Which matrix it is of, where there are several.
+    /// The matrix of these values, if the tensor has several matrices.
     of: Option<String>,
-    /// Numbers, and `…` where values are left out.
+    /// The rows of numbers, with `…` for skipped values.
     rows: Vec<Vec<String>>,
 }
 
@@ -89,7 +89,7 @@ impl Corner {
         };
         let rows: String = self.rows.iter().map(html_row).collect();
         let of = self.of.as_ref().map(|of| format!("<div>{of}</div>")).unwrap_or_default();
-        // JupyterLab's own style puts the cells of a table at the right.
+        // JupyterLab's own style aligns the cells of a table to the right.
         let style = "font-family: monospace; text-align: right";
         let html = format!("<div><b>{}</b></div><table style=\"{style}\">{rows}</table>{of}", escape::html(title));
         Bundle::text(text.join("\n")).with("text/html", html)
@@ -128,7 +128,7 @@ fn texts(values: &Tensor) -> Result<Vec<Vec<String>>> {
     Ok(rows.iter().map(|row| row.iter().map(|value| format.text(*value)).collect()).collect())
 }
 
-/// How all floats of a corner are written, so that their points are below each other.
+/// The format of all floats of a corner, so that their decimal points are aligned.
 enum Format {
     Decimals(usize),
     Scientific,

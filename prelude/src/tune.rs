@@ -1,4 +1,4 @@
-//! What `%%tune` expands to: an objective's entry point, and the launch of a search from a cell.
+//! The code to which `%%tune` expands: an objective's entry point, and the launch of a search from a cell.
 
 use crate::device;
 use ferrotune_link::{Answer, KernelFrame, connection};
@@ -9,16 +9,16 @@ use std::panic::Location;
 
 pub use ferrotune_trial::{Shared, in_cell, run_objective};
 
-/// Calls the objective, so that the compiler knows the type of its closure's argument.
+/// Calls the objective. With this function, the compiler knows the type of the closure's argument.
 ///
 /// # Errors
-/// Those of the objective.
+/// The errors of the objective.
 pub fn objective<R>(trial: &Trial, body: impl FnOnce(&Trial) -> Result<R>) -> Result<R> {
     body(trial)
 }
 
-/// Hands a search to the kernel; `entry` is a function of the calling cell, and `share` shares variables with the trials. If that
-/// fails, so does the cell.
+/// Sends a search to the kernel. `entry` is a function of the calling cell, and `share` shares variables with the trials. If the
+/// launch fails, the cell fails.
 #[track_caller]
 pub fn start(entry: extern "C" fn() -> i32, share: &mut dyn FnMut(&mut Launch)) {
     let location = Location::caller().to_string();
@@ -64,7 +64,7 @@ impl Launch {
             seed: given_seed(),
             location,
         };
-        // When the answer comes, the search's supervisor holds the shared data, and this process may close it.
+        // When the answer arrives, the search's supervisor holds the shared data, and this process may close them.
         match connection::send(&frame) {
             Ok(Answer::Refused { reason }) => Err(reason),
             Ok(_) => Ok(()),
@@ -73,7 +73,7 @@ impl Launch {
     }
 }
 
-/// Path of the shared object at an address, from the process' own list of mappings.
+/// The path of the shared object at an address, from the process' own list of mappings.
 fn library_of(address: usize) -> std::io::Result<String> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     maps.lines()

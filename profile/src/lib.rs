@@ -1,7 +1,7 @@
-//! What the steps of a training spend their time on: a recorder, and reports on what it has recorded.
+//! A profiler of training steps: a recorder, and reports on the recorded profile.
 //!
-//! The thread that trains records for itself, between [`begin`] and [`end`]. Where nothing is recorded, a call costs a
-//! look at a thread's variable.
+//! The thread that trains records itself, between [`begin`] and [`end`]. Without a recording, a call costs one read of a
+//! thread-local variable.
 //!
 //! ```
 //! use ferrotune_profile::{Part, Source, batch, begin, end, span};
@@ -25,20 +25,20 @@ pub use recorder::{Source, Span, batch, begin, end, is_recording, ran, span, ste
 pub use report::{LoopReport, Report};
 pub use trace::NotATrace;
 
-/// What a step spends time on, beside its arithmetic.
+/// A part of a step other than its arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// The step waits for its batch.
     Input,
-    /// Arrays go to the device.
+    /// Arrays are copied to the device.
     Copy,
     /// A program is compiled for the device.
     Compile,
-    /// Values come from the device, which may have to compute them first.
+    /// Values are read from the device, which may have to compute them first.
     ReadBack,
     /// A checkpoint is written.
     Checkpoint,
-    /// Metrics go to the supervisor of the search.
+    /// Metrics are sent to the supervisor of the search.
     Report,
 }
 
@@ -46,7 +46,7 @@ impl Part {
     /// All parts, in the order of tables.
     pub const ALL: [Part; 6] = [Part::Input, Part::Copy, Part::Compile, Part::ReadBack, Part::Checkpoint, Part::Report];
 
-    /// What tables and traces call it.
+    /// The part's name in tables and traces.
     pub fn name(self) -> &'static str {
         match self {
             Part::Input => "waiting for input",
@@ -59,36 +59,36 @@ impl Part {
     }
 }
 
-/// What a thread has recorded. Times are in nanoseconds since the beginning.
+/// The profile of a thread. Times are in nanoseconds since the beginning of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     /// The device that the training computes on, such as `cpu` or `tpu`.
     pub device: String,
-    /// How long was recorded.
+    /// The duration of the recording, in nanoseconds.
     pub nanoseconds: u64,
-    /// The loops whose steps these are.
+    /// The loops that the steps belong to.
     pub loops: Vec<Loop>,
-    /// The steps, in their order.
+    /// The steps, in order of time.
     pub steps: Vec<Step>,
-    /// What the thread did beside arithmetic, in its order; no two overlap.
+    /// The recorded parts of the thread's time, in order of time; no two overlap.
     pub spans: Vec<Recorded>,
-    /// When the device ran programs, in the order in which they ended; empty where nothing can tell.
+    /// The intervals in which the device ran programs, in the order of their ends; empty where the device does not report them.
     pub runs: Vec<Interval>,
-    /// Whether there was more than is recorded.
+    /// Whether the recording reached its limit, so that later steps are missing.
     pub is_cut: bool,
 }
 
-/// A time, from its beginning to its end.
+/// An interval of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interval {
-    /// Where it begins, in nanoseconds.
+    /// The beginning, in nanoseconds.
     pub from: u64,
-    /// Where it ends, in nanoseconds.
+    /// The end, in nanoseconds.
     pub to: u64,
 }
 
 impl Interval {
-    /// How long it is, in nanoseconds.
+    /// The length of the interval, in nanoseconds.
     pub fn nanoseconds(self) -> u64 {
         self.to.saturating_sub(self.from)
     }
@@ -101,26 +101,26 @@ impl Interval {
 /// A loop over batches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loop {
-    /// Where it is in the source.
+    /// The loop's place in the source.
     pub place: String,
-    /// Whether a thread makes its batches before they are asked for.
+    /// Whether a thread prepares the loop's batches in advance.
     pub prefetches: bool,
 }
 
-/// From the request for a batch to the request for the next one.
+/// A step: the time from the request for a batch to the request for the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The index of its loop.
+    /// The index of the step's loop.
     pub of: usize,
-    /// When it ran.
+    /// The interval of the step.
     pub time: Interval,
 }
 
-/// Time that was spent on one part.
+/// An interval of time that the thread spent on one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// What it was spent on.
+    /// The part.
     pub part: Part,
-    /// When.
+    /// The interval.
     pub time: Interval,
 }

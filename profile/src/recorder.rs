@@ -1,4 +1,4 @@
-//! Records what the thread does that trains.
+//! The recorder of the thread that trains.
 
 use crate::{Interval, Loop, Part, Profile, Recorded, Step};
 use std::cell::RefCell;
@@ -8,19 +8,19 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// Recording ends when a thread has so many parts, which take 8 MiB.
+/// The greatest number of recorded parts of a thread, which take 8 MiB. The recording ends there.
 const MOST_SPANS: usize = 1 << 18;
 
 thread_local! {
     static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
 }
 
-/// A loop that asks for batches.
+/// A loop that requests batches.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
-    /// Where the loop is.
+    /// The loop's place in the source.
     pub place: &'static Location<'static>,
-    /// Whether a thread makes its batches before they are asked for.
+    /// Whether a thread prepares the loop's batches in advance.
     pub prefetches: bool,
 }
 
@@ -38,16 +38,16 @@ struct Recorder {
     loops: Vec<Source>,
     steps: Vec<Step>,
     spans: Vec<Recorded>,
-    /// The step that runs: the index of its loop, and when it began.
+    /// The step in progress: the index of its loop, and when it began.
     step: Option<(usize, u64)>,
-    /// What the thread is in, the innermost last, each with the time since which nothing is recorded of it.
+    /// The open parts, the innermost last, each with the beginning of its time that is not recorded yet.
     open: Vec<(Part, u64)>,
-    /// When there were as many steps as were to be recorded.
+    /// When the number of steps or parts reached its limit.
     full: Option<u64>,
     device: Option<Watch>,
 }
 
-/// A thread that waits for the device.
+/// A thread that waits for the device, and the channel to it.
 struct Watch {
     runs: Sender<(u64, Wait)>,
     thread: JoinHandle<Vec<Interval>>,
@@ -60,7 +60,7 @@ impl Recorder {
         u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Ends the step that runs.
+    /// Ends the step in progress.
     fn end_step(&mut self, now: u64) {
         if let Some((of, from)) = self.step.take() {
             self.steps.push(Step { of, time: Interval { from, to: now } });
@@ -82,7 +82,7 @@ impl Recorder {
         }
     }
 
-    /// Records the time of the innermost part until now.
+    /// Records the time of the innermost open part until now.
     fn record(&mut self, now: u64) {
         if let Some((part, from)) = self.open.last_mut() {
             self.spans.push(Recorded { part: *part, time: Interval { from: *from, to: now } });
@@ -94,7 +94,7 @@ impl Recorder {
     }
 }
 
-/// Calls a function with this thread's recorder if it records.
+/// Calls a function with this thread's recorder, if the thread is being recorded.
 fn recording<T>(call: impl FnOnce(&mut Recorder, u64) -> T) -> Option<T> {
     RECORDER.with_borrow_mut(|recorder| {
         let recorder = recorder.as_mut().filter(|recorder| recorder.full.is_none())?;
@@ -103,7 +103,7 @@ fn recording<T>(call: impl FnOnce(&mut Recorder, u64) -> T) -> Option<T> {
     })
 }
 
-/// Records what this thread does from now on, up to so many steps. What was recorded before is lost.
+/// Starts to record this thread, up to so many steps. An earlier recording that was not ended is lost.
 pub fn begin(most_steps: usize) {
     let recorder = Recorder {
         begin: Instant::now(),
@@ -124,15 +124,15 @@ pub fn is_recording() -> bool {
     RECORDER.with_borrow(|recorder| recorder.as_ref().is_some_and(|recorder| recorder.full.is_none()))
 }
 
-/// Ends recording, and returns what was recorded on `device`; none if [`begin`] was not called on this thread. Waits for what
-/// the device still computes. `place` says where a loop is.
+/// Ends the recording, and returns the profile for `device`; none if [`begin`] was not called on this thread. Waits until
+/// the device has run all programs. `place` returns the text for a loop's place in the source.
 pub fn end(place: impl Fn(&Location<'_>) -> String, device: &str) -> Option<Profile> {
     let recorder = RECORDER.take()?;
     let nanoseconds = recorder.full.unwrap_or_else(|| recorder.now());
     let runs = match recorder.device {
         Some(Watch { runs, thread }) => {
             drop(runs);
-            // The thread only waits and looks at clocks.
+            // The thread only waits and reads clocks.
             thread.join().unwrap_or_default()
         }
         None => Vec::new(),
@@ -149,8 +149,8 @@ pub fn end(place: impl Fn(&Location<'_>) -> String, device: &str) -> Option<Prof
     })
 }
 
-/// The thread spends time on this part until the returned value is dropped. Time of an inner part does not count for
-/// the outer one, but all that happens while a step waits for its input is waiting for input.
+/// Records that the thread spends time on this part until the returned value is dropped. Time of an inner part does not count
+/// for the outer part. While a step waits for its input, all time counts as [`Part::Input`].
 pub fn span(part: Part) -> Span {
     let is_open = recording(|recorder, now| {
         if let Some((Part::Input, _)) = recorder.open.last() {
@@ -163,7 +163,7 @@ pub fn span(part: Part) -> Span {
     Span { is_open: is_open.unwrap_or(false) }
 }
 
-/// See [`span`].
+/// An open part of the thread's time, from [`span`].
 #[derive(Debug)]
 #[must_use = "the part ends when this is dropped"]
 pub struct Span {
@@ -184,7 +184,7 @@ impl Drop for Span {
     }
 }
 
-/// Makes the next batch of a loop: a step begins, and waits for it. Where there is none, the loop has ended.
+/// Makes the next batch of a loop: a step begins with the wait for the batch. If there is no batch, the loop has ended.
 pub fn batch<T>(source: Source, make: impl FnOnce() -> Option<T>) -> Option<T> {
     let is_step = recording(|recorder, now| {
         let is_outside = recorder.open.is_empty();
@@ -202,14 +202,14 @@ pub fn batch<T>(source: Source, make: impl FnOnce() -> Option<T>) -> Option<T> {
     if batch.is_none() {
         recording(|recorder, _| {
             recorder.step = None;
-            // What the end of a pass costs belongs to no step.
+            // The time at the end of a pass belongs to no step.
             recorder.spans.pop();
         });
     }
     batch
 }
 
-/// A step begins here, and the one before it ends: for loops that do not go over a dataset. The last step has no end,
+/// Ends the step in progress and begins the next one, for loops that do not iterate over a dataset. The last step has no end,
 /// and is left out.
 #[track_caller]
 pub fn step() {
@@ -217,8 +217,8 @@ pub fn step() {
     recording(|recorder, now| recorder.begin_step(source, now));
 }
 
-/// The device runs a program that the thread has started at `begin`. `wait` returns when the program has ended, and is
-/// called on another thread. A device runs one program after the other.
+/// Records that the device runs a program that the thread has started at `begin`. `wait` returns when the program has ended,
+/// and is called on another thread. A device runs one program after the other.
 pub fn ran(begin: Instant, wait: impl FnOnce() + Send + 'static) {
     recording(|recorder, _| {
         let started = begin.saturating_duration_since(recorder.begin);
@@ -230,7 +230,7 @@ pub fn ran(begin: Instant, wait: impl FnOnce() + Send + 'static) {
             }
         }
         if let Some(watch) = &recorder.device {
-            // The thread ends only after this end of the channel.
+            // The other thread ends only after this end of the channel is dropped.
             let _ = watch.runs.send((started, Box::new(wait)));
         }
     });

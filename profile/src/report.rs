@@ -1,28 +1,28 @@
-//! What a profile says: the mean step of each loop, what limits it, and what to change.
+//! The report on a profile: the mean step of each loop, what limits it, and what to change.
 
 use crate::{Interval, Part, Profile};
 
-/// From these shares of a step on, its input limits it much or a little: those of TensorFlow's input-pipeline analyzer
+/// The shares of a step from which on its input limits it much or a little, as in TensorFlow's input-pipeline analyzer
 /// (<https://www.tensorflow.org/guide/profiler>).
 const MUCH: f64 = 0.2;
 const LITTLE: f64 = 0.05;
 
-/// From this share of a step on, another part is worth a change.
+/// The share of a step from which on another part is worth a change.
 const NOTABLE: f64 = 0.1;
 
 /// The mean steps of a profile's loops.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// Those with at least two steps, in the order in which they began.
+    /// The loops with at least two steps, in the order in which they began.
     pub loops: Vec<LoopReport>,
 }
 
 /// The mean step of a loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopReport {
-    /// Where the loop is.
+    /// The loop's place in the source.
     pub place: String,
-    /// How many steps were measured: all but the first one, which also opens files and compiles.
+    /// The number of measured steps: all but the first one, which also opens files and compiles.
     pub steps: usize,
     /// The mean length of a step, in nanoseconds.
     pub mean: f64,
@@ -30,19 +30,19 @@ pub struct LoopReport {
     pub median: f64,
     /// The length of the first step, in nanoseconds.
     pub first: f64,
-    /// The parts that were recorded, with the mean nanoseconds of a step.
+    /// The recorded parts, with their mean nanoseconds per step.
     pub parts: Vec<(Part, f64)>,
-    /// What is left: mean nanoseconds of a step for arithmetic, and for starting programs of a device.
+    /// The mean nanoseconds per step without the recorded parts: for arithmetic, and for starting programs of a device.
     pub rest: f64,
-    /// The share of the steps' time in which the device computed, from 0 to 1. On the CPU it computes in the time that
-    /// is left.
+    /// The share of the steps' time in which the device computed, from 0 to 1. For the CPU, this is the time without the recorded
+    /// parts.
     pub busy: f64,
     is_on_cpu: bool,
     prefetches: bool,
 }
 
 impl Profile {
-    /// What the profile says.
+    /// The report on the profile.
     pub fn report(&self) -> Report {
         Report { loops: (0..self.loops.len()).filter_map(|of| self.report_of(of)).collect() }
     }
@@ -85,7 +85,7 @@ impl Profile {
     }
 }
 
-/// How long both lists of intervals overlap. Each has its own in their order, and none of them overlap.
+/// The total overlap of two lists of intervals. Each list is in order of time, and its own intervals do not overlap.
 fn overlap(one: &[Interval], other: &[Interval]) -> u64 {
     let (mut one, mut other) = (one.iter().peekable(), other.iter().peekable());
     let mut total = 0;
@@ -104,12 +104,12 @@ impl LoopReport {
         of.map_or(0.0, |(_, nanoseconds)| nanoseconds / self.mean.max(1.0))
     }
 
-    /// What the rest of the step is called.
+    /// The name of the time without the recorded parts.
     pub fn rest_name(&self) -> &'static str {
         if self.is_on_cpu { "computing" } else { "starting programs, and Rust" }
     }
 
-    /// What limits the steps.
+    /// A sentence that says what limits the steps.
     pub fn sentence(&self) -> String {
         let input = self.share(Part::Input);
         let (waits, busy) = (percent(input), percent(self.busy));
@@ -126,7 +126,7 @@ impl LoopReport {
         }
     }
 
-    /// What to change, the most useful first.
+    /// Advice on what to change, the most useful first.
     pub fn advice(&self) -> Vec<String> {
         let mut advice = Vec::new();
         if self.share(Part::Input) >= LITTLE {
@@ -155,7 +155,7 @@ impl LoopReport {
         ];
         for (part, cure) in cures {
             let share = self.share(part);
-            // To read values is also how a step waits for a device that is busy.
+            // A step also waits for a busy device when it reads values.
             if share >= NOTABLE && (part != Part::ReadBack || self.busy < 1.0 - NOTABLE) {
                 advice.push(format!("{} takes {} of a step: {cure}", part.name(), percent(share)));
             }
@@ -187,7 +187,7 @@ mod tests {
         Interval { from: from * MS, to: to * MS }
     }
 
-    /// A first step of 100 ms, and others of 10 ms that wait `input` ms for their batches.
+    /// A profile with a first step of 100 ms, and others of 10 ms that wait `input` ms for their batches.
     fn profile(input: u64) -> Profile {
         let times: Vec<Interval> =
             std::iter::once(time(0, 100)).chain((10..20).map(|step| time(10 * step, 10 * step + 10))).collect();

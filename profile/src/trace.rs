@@ -1,4 +1,4 @@
-//! A profile as a trace: a file that Perfetto (<https://ui.perfetto.dev>) and `chrome://tracing` show, in the
+//! A trace file of a profile, which Perfetto (<https://ui.perfetto.dev>) and `chrome://tracing` show, in the
 //! [Trace Event Format](https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
 
 use crate::{Interval, Loop, Part, Profile, Recorded, Step};
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fmt::{self, Display, Formatter};
 
-/// The rows of the trace.
+/// The rows of the trace, as thread ids.
 const STEPS: u64 = 1;
 const HOST: u64 = 2;
 const DEVICE: u64 = 3;
 
-/// What a trace has beside its events, with which a profile can be read from it.
+/// The part of a trace besides its events, from which a profile can be read back.
 #[derive(Serialize, Deserialize)]
 struct Rest {
     device: String,
@@ -49,7 +49,7 @@ struct Trace {
     rest: Rest,
 }
 
-/// The text is not a trace of this program.
+/// The error for a text that is not a trace of this program.
 #[derive(Debug)]
 pub struct NotATrace(serde_json::Error);
 
@@ -62,7 +62,7 @@ impl Display for NotATrace {
 impl std::error::Error for NotATrace {}
 
 impl Profile {
-    /// The trace, as JSON.
+    /// The trace of the profile, as JSON.
     pub fn trace(&self) -> Value {
         let mut events = vec![
             json!({"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "training"}}),
@@ -88,10 +88,10 @@ impl Profile {
         json!({"traceEvents": events, "displayTimeUnit": "ms", "otherData": rest})
     }
 
-    /// The profile that a trace was made of.
+    /// The profile that a trace was made from.
     ///
     /// # Errors
-    /// If it is not a trace that [`Profile::trace`] has made.
+    /// The text is not a trace that [`Profile::trace`] has made.
     pub fn from_trace(text: &str) -> Result<Profile, NotATrace> {
         let Trace { events, rest } = serde_json::from_str(text).map_err(NotATrace)?;
         let Rest { device, nanoseconds, loops, is_cut } = rest;
@@ -119,7 +119,7 @@ fn row(number: u64, name: &str) -> Value {
     json!({"name": "thread_name", "ph": "M", "pid": 1, "tid": number, "args": {"name": name}})
 }
 
-/// Times of a trace are in microseconds.
+/// An event of a trace, whose times are in microseconds.
 fn event(name: &str, category: &str, row: u64, time: Interval) -> Value {
     let microseconds = |nanoseconds: u64| nanoseconds as f64 / 1e3;
     json!({

@@ -1,20 +1,20 @@
-//! Why a process cannot be sampled.
+//! The errors of the sampler.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a process cannot be sampled, or its samples have no names.
+/// The reason why a process cannot be sampled, or why its samples have no names.
 #[derive(Debug, thiserror::Error)]
 pub enum SamplerError {
-    /// The program uses the signal itself, as other profilers do.
+    /// The program has its own handler of the sampling signal, as other profilers have.
     #[error("this process has its own handler of SIGPROF; end the profiler that it runs")]
     SignalTaken,
-    /// The system refuses what sampling needs.
+    /// The system refuses an operation that sampling needs.
     #[error("the system refuses {what}: {source}")]
     System {
-        /// What it refuses.
+        /// The operation.
         what: &'static str,
-        /// Its reason.
+        /// The system's error.
         source: io::Error,
     },
     /// The sampler's thread has panicked.
@@ -23,15 +23,15 @@ pub enum SamplerError {
     /// A library cannot be read.
     #[error("cannot read {}: {reason}", path.display())]
     Library {
-        /// The library.
+        /// Path of the library.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason why the library cannot be read.
         reason: String,
     },
 }
 
 impl SamplerError {
-    /// For `map_err`.
+    /// A conversion of an error of the system, for `map_err`.
     pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::System { what, source: source.into() }
     }

@@ -1,5 +1,5 @@
-//! The call tree of a cell as its author reads it: lines of the notebook's cells with their names, functions of crates and of the
-//! standard library below them, and nothing of what the notebook itself has generated or runs.
+//! The call tree of a cell for its author: named lines of the notebook's cells, with the functions of crates and of the standard
+//! library below them, and without the code that the notebook itself generates or runs.
 
 mod svg;
 
@@ -10,16 +10,16 @@ use std::collections::{HashMap, HashSet};
 /// The function that evcxr generates around the statements of a cell.
 const STATEMENTS: &str = "run_user_code_";
 
-/// The crate that evcxr generates.
+/// Prefix of the paths in the crate that evcxr generates.
 const CELLS: &str = "ctx::";
 
-/// Parts of the paths of the standard library's sources, as the compiler names them: without and with `rust-src`.
+/// Parts of the paths of the standard library's sources in debug information, without and with `rust-src`.
 const STANDARD_LIBRARY: [&str; 2] = ["/rustc/", "/lib/rustlib/src/rust/library/"];
 
-/// What rayon's threads of the cell process are called.
+/// Prefix of the names of rayon's threads in the cell process.
 const POOL: &str = "ferrotune-";
 
-/// Functions that only call what they are given; backtraces leave them out, too.
+/// Functions that only call the function that they are given; backtraces leave them out, too.
 const CALLERS: [&str; 13] = [
     "<alloc::boxed::Box<F,A> as core::ops::function::",
     "<core::panic::unwind_safe::",
@@ -36,7 +36,7 @@ const CALLERS: [&str; 13] = [
     "std::sys::backtrace::__rust_",
 ];
 
-/// What is below the first function of a thread: the system's, the standard library's and rayon's own code.
+/// Functions at the outermost end of a thread's stack: the code of the system, of the standard library and of rayon.
 const BEGINNINGS: [&str; 13] = [
     "<alloc::",
     "<core::",
@@ -53,18 +53,18 @@ const BEGINNINGS: [&str; 13] = [
     "std::",
 ];
 
-/// The call tree.
+/// The call tree of the samples.
 #[derive(Clone, Debug, Default)]
 pub struct Flame {
-    /// Every box comes after the one that it stands on.
+    /// The nodes of the tree; every node comes after its caller.
     boxes: Vec<Call>,
-    /// How long the recording was, in microseconds.
+    /// The duration of the recording, in microseconds.
     pub wall_us: u64,
-    /// How many samples were taken.
+    /// The number of samples.
     pub samples: u64,
 }
 
-/// A function or a line, as one of its callers called it.
+/// A node of the call tree: a function or a line, under one of its callers.
 #[derive(Clone, Debug)]
 struct Call {
     caller: Option<usize>,
@@ -75,7 +75,7 @@ struct Call {
     called: Vec<usize>,
 }
 
-/// Where a line or function belongs.
+/// The kind of a node of the call tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Thread,
@@ -83,19 +83,19 @@ enum Kind {
     Function,
 }
 
-/// A line of the table: a name, and its CPU time in microseconds.
+/// A row of the table of the hottest lines or functions: a name, and its CPU time in microseconds.
 pub type Hot = (String, u64);
 
-/// Where a node's callees go.
+/// The position in the call tree where the callees of a node are added.
 #[derive(Clone, Copy)]
 enum At {
-    /// Only the beginning of the thread has been seen, of which the first box is this one.
+    /// Only the outermost frames of the thread's stack have been added; the first of them has this index.
     Beginning(usize),
     In(usize),
 }
 
 impl Flame {
-    /// Adds samples. `place` gives the place in the notebook that a location, `file:line`, is, and its line.
+    /// Adds samples. `place` returns the place in the notebook and the text of the line for a location, `file:line`.
     pub fn add(&mut self, samples: &Samples, mut place: impl FnMut(&str) -> Option<(String, String)>) {
         self.wall_us += samples.wall_us;
         self.samples += samples.count;
@@ -137,7 +137,7 @@ impl Flame {
     ) -> At {
         let function = frame.function.as_str();
         let is_statement = function.contains(STATEMENTS);
-        // Below the statements of a cell is only what runs cells.
+        // The callers of a cell's statements are only the code that runs cells.
         let at = match at {
             at if is_statement && !self.is_in_cell(at) => {
                 At::In(self.call(known, None, Kind::Thread, "cell".to_owned()))
@@ -145,7 +145,7 @@ impl Flame {
             at => at,
         };
         let location = frame.location.as_deref();
-        // What the compiler has inlined of the standard library is part of its caller.
+        // Inlined code of the standard library counts as part of its caller.
         let is_of_standard_library =
             location.is_some_and(|location| STANDARD_LIBRARY.iter().any(|part| location.contains(part)));
         if frame.is_inlined && is_of_standard_library {
@@ -210,12 +210,12 @@ impl Flame {
         self.boxes.iter().map(|call| call.own_us).sum()
     }
 
-    /// The lines of cells that take the most time, with all that they call.
+    /// The lines of cells with the most CPU time, including that of their callees.
     pub fn hottest_lines(&self, count: usize) -> Vec<Hot> {
         self.hottest(count, |call| call.kind == Kind::Line, true)
     }
 
-    /// The functions and lines that take the most time themselves, without what they call.
+    /// The functions and lines with the most CPU time of their own, without that of their callees.
     pub fn hottest_functions(&self, count: usize) -> Vec<Hot> {
         self.hottest(count, |call| call.kind != Kind::Thread, false)
     }
@@ -240,7 +240,7 @@ impl Flame {
     }
 }
 
-/// How a thread is called.
+/// The displayed name of a thread.
 fn thread(name: &str) -> String {
     match name.trim_end_matches(|character: char| character.is_ascii_digit()) {
         POOL => "rayon's threads".to_owned(),

@@ -8,22 +8,22 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// The functions that the kernel maps into every process, such as that which reads the clock.
+/// The name of the code that the kernel maps into every process, for example to read the clock.
 const VDSO: &str = "[vdso]";
 
-/// The loaded files.
+/// The files whose code is loaded into this process.
 #[derive(Default)]
 pub(crate) struct Modules {
     pub(crate) unwinder: UnwinderNative<Vec<u8>, framehop::MayAllocateDuringUnwind>,
-    /// By the end of each one's addresses: the start, what its own addresses are shifted by, and its index in `paths`.
+    /// By the end address of each loaded file: the start address, the difference from the addresses in the file, and its index in `paths`.
     loaded: BTreeMap<u64, (u64, u64, u32)>,
     pub(crate) paths: Vec<String>,
-    /// The starts of those that have been looked at, also where they are no ELF files.
+    /// The start addresses and paths of the files that have been examined, also of those that are no ELF files.
     seen: HashSet<(u64, String)>,
 }
 
 impl Modules {
-    /// Learns of the files that have been loaded since the last call.
+    /// Adds the files that have been loaded since the last call.
     pub(crate) fn update(&mut self) {
         // The text is empty where the system has no such file; then addresses have no names.
         let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
@@ -34,7 +34,7 @@ impl Modules {
         }
     }
 
-    /// The file that an address is in, and the address as the file counts.
+    /// The index of the file that contains an address, and the address in the file's own numbering.
     pub(crate) fn find(&self, address: u64) -> Option<(u32, u64)> {
         let (_, (start, bias, index)) = self.loaded.range(address + 1..).next()?;
         (*start <= address).then(|| (*index, address.wrapping_sub(*bias)))
@@ -55,7 +55,7 @@ impl Modules {
     }
 }
 
-/// The files of a text like `/proc/self/maps` that have code, each with all of its addresses.
+/// The code files in a text of the form of `/proc/self/maps`, each with its whole range of addresses.
 fn files(maps: &str) -> Vec<(String, Range<u64>)> {
     let mut files: Vec<(String, Range<u64>, bool)> = Vec::new();
     for line in maps.lines() {
@@ -85,7 +85,7 @@ fn own_memory(range: &Range<u64>) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The address of a file's first byte, as the file counts, and what unwinding needs; none for what is no ELF file.
+/// The address of a file's first byte in the file's own numbering, and its unwind sections; none for a file that is no ELF file.
 fn sections<'data, R: ReadRef<'data>>(data: R) -> Option<(u64, ExplicitModuleSectionInfo<Vec<u8>>)> {
     let file = object::File::parse(data).ok()?;
     let first = file.segments().find(|segment| segment.file_range().0 == 0)?.address();

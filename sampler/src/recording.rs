@@ -1,4 +1,4 @@
-//! The sampler's thread: it gives each thread a timer, and finds the callers in the copied stacks.
+//! The sampler's thread, which gives each thread a timer, and finds the callers in the copied stacks.
 
 use crate::error::SamplerError;
 use crate::modules::Modules;
@@ -11,27 +11,27 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How often the copied stacks are looked at; before the next signal of any thread can come.
+/// The time between two reads of the copied stacks, which is shorter than the time between two signals of a thread.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How many looks go by until threads are looked for again.
+/// The number of reads between two searches for new threads.
 const LOOKS_BETWEEN_SEARCHES: u32 = 4;
 
-/// Stacks are not followed further than this.
+/// The greatest number of frames of a stack.
 const MOST_FRAMES: usize = 1024;
 
-/// Samples all threads of this process until it is finished. A process has one at a time.
+/// A sampler of all threads of this process, which runs until it is finished. A process has at most one at a time.
 pub struct Sampler {
     stop: Sender<()>,
     thread: JoinHandle<Result<Samples, SamplerError>>,
 }
 
 impl Sampler {
-    /// Begins to sample each thread whenever it has used this much more CPU time, at least 10 ms. The thread's own time counts: a
-    /// thread that waits is not sampled.
+    /// Starts a sampler with this period, at least 10 ms: it samples each thread whenever that thread has used so much more CPU time.
+    /// A thread that waits is not sampled.
     ///
     /// # Errors
-    /// The system has no such timers, or the process uses their signal itself.
+    /// The system has no timers of a thread's CPU time, or the process uses their signal itself.
     ///
     /// # Example
     /// ```
@@ -51,7 +51,7 @@ impl Sampler {
             let mut recording = Recording::begin(period.max(2 * LOOK));
             let result = recording.look_for_threads();
             let can_go_on = result.is_ok();
-            // Nobody waits for it only if the caller has gone.
+            // The receiver is gone only if the caller is gone.
             let is_awaited = ready.send(result).is_ok();
             if can_go_on && is_awaited {
                 recording.run(&stopped)?;
@@ -64,7 +64,7 @@ impl Sampler {
         Ok(Self { stop, thread })
     }
 
-    /// Ends the sampling: no thread has a timer then.
+    /// Ends the sampling, and deletes the timers of all threads.
     ///
     /// # Errors
     /// A defect of the sampler.
@@ -79,7 +79,7 @@ struct Sampled {
     timer: Timer,
     slot: usize,
     name: String,
-    /// The CPU time that has been counted.
+    /// The CPU time that earlier samples have counted.
     counted: Duration,
 }
 
@@ -141,7 +141,7 @@ impl Recording {
         })
     }
 
-    /// Gives new threads their timers, and takes those of ended ones back.
+    /// Gives new threads their timers, and deletes the timers of ended threads.
     fn look_for_threads(&mut self) -> Result<(), SamplerError> {
         let tasks = fs::read_dir("/proc/self/task").map_err(SamplerError::system("the list of threads"))?;
         let names = tasks.flatten().map(|task| task.file_name());
@@ -159,7 +159,7 @@ impl Recording {
     }
 
     fn add_thread(&mut self, thread: i32) -> Result<(), SamplerError> {
-        // It may have ended in the meantime.
+        // The thread may have ended in the meantime.
         let Some(counted) = signal::cpu_time(thread) else { return Ok(()) };
         let Some(slot) = self.free.pop() else {
             self.missed.insert(thread);

@@ -1,27 +1,27 @@
-//! What was recorded: a tree of the places in which threads have used CPU time, without names.
+//! The recorded samples: a tree of the places in which threads have used CPU time, without names.
 
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// So many nodes at most; what would need more belongs to the nearest caller.
+/// The greatest number of nodes; CPU time that would need another node counts for the nearest caller.
 const MOST_NODES: usize = 100_000;
 
 /// The CPU time of a process, by the stacks of its threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Samples {
-    /// How long the recording was, in microseconds.
+    /// The duration of the recording, in microseconds.
     pub wall_us: u64,
-    /// How many samples were taken.
+    /// The number of samples.
     pub count: u64,
-    /// Paths of the files whose code was found.
+    /// Paths of the files that contain the sampled code.
     pub modules: Vec<String>,
-    /// Every node comes after its parent.
+    /// The nodes of the tree; every node comes after its parent.
     pub nodes: Vec<Node>,
-    /// How many threads there were that could not be sampled.
+    /// The number of threads that could not be sampled.
     pub threads_missed: u64,
 }
 
-/// A place in which CPU time was used, under its caller.
+/// A node of the tree: a place in which CPU time was used, under one caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     /// The caller's index; none for a thread.
@@ -32,7 +32,7 @@ pub struct Node {
     pub own_us: u64,
 }
 
-/// What a node of the tree stands for.
+/// The place of a node in the tree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "place", rename_all = "snake_case")]
 pub enum Place {
@@ -41,18 +41,18 @@ pub enum Place {
         /// The name.
         name: String,
     },
-    /// An instruction.
+    /// An instruction in a file's code.
     Code {
         /// Index of the file among [`Samples::modules`].
         module: u32,
-        /// The address, as the file counts.
+        /// The address of the instruction in the file's own numbering.
         address: u64,
     },
-    /// Code of no file, or callers that could not be found.
+    /// Code that belongs to no file, or callers that could not be found.
     Unknown,
 }
 
-/// Builds the tree.
+/// A tree of samples that is being built.
 #[derive(Default)]
 pub(crate) struct Tree {
     pub(crate) nodes: Vec<Node>,

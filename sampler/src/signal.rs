@@ -1,7 +1,7 @@
-//! The signal that samples a thread: it copies registers and stack of the thread on which it arrives.
+//! The handler of the sampling signal, which copies the registers and the stack of the thread on which the signal arrives.
 //!
-//! The handler makes two system calls and touches memory that is there for ever, so it is safe at any instruction. The stack goes
-//! through `pwrite` into a file in memory: the system stops at the end of a stack, where a plain copy would crash.
+//! The handler makes two system calls and touches only memory that is never freed, so it is safe at any instruction. It copies the
+//! stack with `pwrite` into a file in memory: the system stops at the end of a stack, where a plain copy would crash.
 #![expect(unsafe_code, reason = "signal handlers and timers of threads, which rustix does not have")]
 
 use crate::error::SamplerError;
@@ -12,17 +12,17 @@ use std::os::fd::{BorrowedFd, IntoRawFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How much of a stack is copied: its innermost frames.
+/// The number of bytes of a stack that are copied, from its innermost frame on.
 pub(crate) const STACK_BYTES: usize = 64 << 10;
 
-/// How many threads can be sampled at a time.
+/// The greatest number of threads that can be sampled at a time.
 pub(crate) const MOST_THREADS: usize = 256;
 
 const FREE: u32 = 0;
 const WRITING: u32 = 1;
 const FULL: u32 = 2;
 
-/// One sample, of the thread that the slot belongs to. A signal that finds it full leaves it as it is.
+/// The place for one sample of one thread. A signal that finds a full slot leaves its sample as it is.
 struct Slot {
     state: AtomicU32,
     registers: [AtomicU64; 4],
@@ -33,10 +33,10 @@ static SLOTS: [Slot; MOST_THREADS] = [const {
     Slot { state: AtomicU32::new(FREE), registers: [const { AtomicU64::new(0) }; 4], bytes: AtomicU64::new(0) }
 }; MOST_THREADS];
 
-/// The file with the stacks. It stays open: a signal may still come when all timers have been deleted.
+/// The descriptor of the file with the stacks. It stays open: a signal may still come when all timers have been deleted.
 static STACKS: AtomicI32 = AtomicI32::new(-1);
 
-/// The registers that unwinding begins with.
+/// The registers at which unwinding begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registers {
     pub(crate) instruction: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Registers {
     pub(crate) link: u64,
 }
 
-/// Makes this process ready for timers.
+/// Prepares this process for timers: creates the file for the stacks and installs the handler.
 pub(crate) fn prepare() -> Result<(), SamplerError> {
     if STACKS.load(Ordering::Acquire) < 0 {
         let file = memfd_create("ferrotune-samples", MemfdFlags::CLOEXEC);
@@ -75,12 +75,12 @@ pub(crate) fn prepare() -> Result<(), SamplerError> {
     checked(result).map_err(SamplerError::system("a handler of SIGPROF"))
 }
 
-/// Gives the memory of the copied stacks back. The handler stays: without it, a late signal would end the process.
+/// Frees the memory of the copied stacks. The handler stays installed: without it, a late signal would end the process.
 pub(crate) fn release() -> Result<(), SamplerError> {
     rustix::fs::ftruncate(stacks(), 0).map_err(SamplerError::system("to empty a file in memory"))
 }
 
-/// The calling thread takes no signals from now on: those of the process are for the threads that run cells.
+/// Blocks all signals on the calling thread: the signals of the process are for the threads that run cells.
 pub(crate) fn take_no_signals() {
     // SAFETY: the set is filled before it is used.
     unsafe {
@@ -90,7 +90,7 @@ pub(crate) fn take_no_signals() {
     }
 }
 
-/// How much CPU time a thread of this process has used; none if the thread has ended.
+/// The CPU time that a thread of this process has used; none if the thread has ended.
 pub(crate) fn cpu_time(thread: i32) -> Option<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is writable.
@@ -104,7 +104,7 @@ fn cpu_clock(thread: i32) -> libc::clockid_t {
     (!thread << 3) | OF_THREAD_BY_SCHEDULER
 }
 
-/// Sends a thread the signal whenever it has used some more CPU time, as long as this value lives.
+/// A timer that sends a thread the signal after each period of CPU time, until this value is dropped.
 pub(crate) struct Timer {
     id: libc::timer_t,
 }
@@ -122,7 +122,7 @@ impl Timer {
             event.sigev_notify_thread_id = thread;
             checked(libc::timer_create(cpu_clock(thread), &mut event, &mut id))?;
             let timer = Self { id };
-            // Threads that begin together are not sampled together.
+            // The first period differs between threads, so that threads that begin together are not sampled together.
             let first = period.mul_f64(0.1 + 0.9 * (slot as f64 * 0.618).fract());
             let times = libc::itimerspec { it_interval: timespec(period), it_value: timespec(first) };
             checked(libc::timer_settime(id, 0, &times, std::ptr::null_mut()))?;
@@ -138,7 +138,7 @@ impl Drop for Timer {
     }
 }
 
-/// Takes the sample of a slot, if there is one: the registers, and how much of the stack is in `stack` now.
+/// Takes the sample of a slot, if there is one: the registers, and the length of the stack that is now in `stack`.
 pub(crate) fn take(slot: usize, stack: &mut [u8; STACK_BYTES]) -> Option<(Registers, usize)> {
     let own = &SLOTS[slot];
     if own.state.load(Ordering::Acquire) != FULL {
@@ -151,11 +151,11 @@ pub(crate) fn take(slot: usize, stack: &mut [u8; STACK_BYTES]) -> Option<(Regist
     Some((Registers { instruction, stack: pointer, frame, link }, read))
 }
 
-/// Called on the sampled thread, at any of its instructions.
+/// The signal's handler, which runs on the sampled thread, at any of its instructions.
 extern "C" fn on_tick(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the system calls a handler with SA_SIGINFO with both. Every libc has errno at this address.
+    // SAFETY: for SA_SIGINFO, the system calls the handler with valid `info` and `context`. Every libc has errno at this address.
     unsafe {
-        // A signal that somebody else has sent has no slot.
+        // A signal that does not come from a timer has no slot.
         if (*info).si_code != libc::SI_TIMER {
             return;
         }
@@ -177,7 +177,7 @@ fn copy(slot: usize, registers: Registers) {
     }
     let from = usize::try_from(registers.stack).unwrap_or(0);
     let offset = libc::off_t::try_from(offset(slot)).unwrap_or(0);
-    // SAFETY: the system checks the memory that it reads, and stops where there is none.
+    // SAFETY: the system checks the memory that it reads, and stops where no memory is mapped.
     let written = unsafe {
         libc::pwrite(STACKS.load(Ordering::Acquire), std::ptr::without_provenance(from), STACK_BYTES, offset)
     };

@@ -1,4 +1,4 @@
-//! Names and lines of recorded addresses, from the symbols and the debug information of their files.
+//! Finds the names and lines of recorded addresses in the symbols and the debug information of their files.
 
 use crate::error::SamplerError;
 use crate::samples::{Place, Samples};
@@ -12,24 +12,24 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::path::Path;
 
-/// A function in which an address is, or into which the function has been inlined.
+/// A function that contains an address: the compiled function, or a function that is inlined there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// The function's name, without the compiler's hash; that of the file, in brackets, where there is no name.
+    /// The function's name, without the compiler's hash; the file's name in brackets where the function has no name.
     pub function: String,
-    /// `file:line`, where the file has debug information.
+    /// The location `file:line`, if the file has debug information.
     pub location: Option<String>,
-    /// Whether its code is within that of the function that calls it.
+    /// Whether the function is inlined in its caller.
     pub is_inlined: bool,
 }
 
-/// The names of all places of some samples.
+/// The names of all places in some samples.
 pub struct Symbols {
     found: HashMap<(u32, u64), Vec<Frame>>,
 }
 
 impl Symbols {
-    /// Looks the places up in their files.
+    /// Looks up the names of all places in their files.
     pub fn of(samples: &Samples) -> Self {
         let mut places: HashMap<u32, BTreeSet<u64>> = HashMap::new();
         for node in &samples.nodes {
@@ -40,7 +40,7 @@ impl Symbols {
         let mut found = HashMap::new();
         for (module, addresses) in places {
             let path = samples.modules.get(module as usize).map(String::as_str).unwrap_or_default();
-            // What cannot be read, such as the functions that the kernel itself maps, has no names but its own.
+            // A file that cannot be read, such as the code that the kernel maps, gives only its own name.
             let frames = look_up(Path::new(path), &addresses).unwrap_or_default();
             for (address, mut frames) in addresses.iter().zip(frames.into_iter().chain(std::iter::repeat(Vec::new()))) {
                 if frames.is_empty() {
@@ -56,14 +56,14 @@ impl Symbols {
         Self { found }
     }
 
-    /// The functions at an address of the samples, from the outermost to the innermost, which are several where some have been
+    /// The functions at an address of the samples, from the outermost to the innermost; there are several where some have been
     /// inlined.
     pub fn frames(&self, module: u32, address: u64) -> &[Frame] {
         self.found.get(&(module, address)).map_or(&[], Vec::as_slice)
     }
 }
 
-/// The functions at each address of a file; none at one that has no name.
+/// The functions at each address of a file; none at an address that has no name.
 fn look_up(path: &Path, addresses: &BTreeSet<u64>) -> Result<Vec<Vec<Frame>>, SamplerError> {
     let library = |reason: String| SamplerError::Library { path: path.to_owned(), reason };
     let file = File::open(path).map_err(|error| library(error.to_string()))?;
@@ -85,7 +85,7 @@ fn look_up(path: &Path, addresses: &BTreeSet<u64>) -> Result<Vec<Vec<Frame>>, Sa
         if frames.is_empty() {
             frames.extend(symbol.map(|function| Frame { function, location: None, is_inlined: false }));
         } else if let Some((outermost, symbol)) = frames.first_mut().zip(symbol) {
-            // Debug information of lines alone has names without their modules.
+            // Debug information that has only lines gives names without their modules.
             outermost.function = symbol;
         }
         Ok(frames)
@@ -93,7 +93,7 @@ fn look_up(path: &Path, addresses: &BTreeSet<u64>) -> Result<Vec<Vec<Frame>>, Sa
     addresses.iter().map(at).collect()
 }
 
-/// Where each function of a file begins and ends, and its mangled name, by address.
+/// The start, end and mangled name of each function of a file, by address.
 fn symbols<'data>(object: &impl Object<'data>) -> Vec<(u64, u64, String)> {
     let code = object.symbols().chain(object.dynamic_symbols()).filter(|symbol| symbol.kind() == SymbolKind::Text);
     let code = code.filter(|symbol| symbol.is_definition() && symbol.size() > 0);
@@ -113,7 +113,7 @@ fn symbol(symbols: &[(u64, u64, String)], address: u64) -> Option<String> {
     (address < *end).then(|| readable(name))
 }
 
-/// From the innermost to the outermost; empty where the debug information has no unit for the address.
+/// The functions at an address, from the innermost to the outermost; empty where the debug information has no unit for it.
 fn with_lines<R: gimli::Reader>(lines: &Context<R>, address: u64) -> Result<Vec<Frame>, gimli::Error> {
     let mut found = lines.find_frames(address).skip_all_loads()?;
     let mut frames = Vec::new();
@@ -129,7 +129,7 @@ fn with_lines<R: gimli::Reader>(lines: &Context<R>, address: u64) -> Result<Vec<
 }
 
 fn readable(name: &str) -> String {
-    // `#` leaves the hash out.
+    // The alternate form leaves the hash out.
     format!("{:#}", demangle(name))
 }
 

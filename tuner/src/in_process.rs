@@ -1,5 +1,5 @@
-//! The driver of a search whose trials run in the thread that asks for them: the same oracles, journal and records,
-//! without processes. Contains nothing and watches no memory: what a trial does to its process, it does to the search.
+//! The driver of a search whose trials run in the calling thread: the same oracles, journal and records, without processes.
+//! It isolates no trial and watches no memory: a trial that harms its process harms the search.
 
 pub use crate::search::SearchError;
 use crate::search::{self, Outcome, RunningTrial, Search, Step};
@@ -14,25 +14,25 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-/// When the facts of a trial are written to disk.
+/// The time at which the facts of a trial are written to disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writing {
-    /// Each before the call that records it returns.
+    /// Each fact is on disk before the call that records it returns.
     EachFact,
-    /// The beginning at once, the rest together when the next trial begins or this one has a checkpoint; one that is cut
-    /// off before begins again. They survive the process then, and the machine some milliseconds later; both at once
-    /// after [`InProcessSearch::sync`].
+    /// The beginning of a trial is written at once, and its other facts together, when the next trial begins or this trial
+    /// has a checkpoint. A trial that is interrupted before that begins again. Written facts survive the process at once,
+    /// and the machine some milliseconds later. After [`InProcessSearch::sync`] all facts survive both.
     EachTrial,
 }
 
-/// What came of asking for the next trial.
+/// The answer to a request for the next trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// This trial runs now.
+    /// This trial is running now.
     Trial(u64),
-    /// The oracle has ended this trial, which waited. Ask again.
+    /// The oracle has ended this waiting trial. Ask again.
     Ended(u64),
-    /// The oracle waits for these trials, which run.
+    /// The oracle waits for these running trials.
     Waiting(Vec<u64>),
     /// The search is over.
     Over(Finish),
@@ -41,28 +41,29 @@ pub enum Begun {
 /// A search that is open in this process.
 pub struct InProcessSearch {
     search: Search,
-    /// Trials that have begun here and not ended.
+    /// The trials that have begun in this process and have not ended.
     running: BTreeMap<u64, Running>,
-    /// Seconds that trials have run here and that the journal will hold once they end.
+    /// The seconds that trials have run in this process and that the journal will contain once the trials end.
     unrecorded_s: BTreeMap<u64, f64>,
     started: Instant,
     is_stopping: bool,
 }
 
-/// A trial that runs.
+/// A running trial.
 struct Running {
     trial: RunningTrial,
     began: Instant,
-    /// A program that asks for trials, whose facts are written as they come, judges failures itself.
+    /// The time at which its facts are written. A program that asks for trials and has each fact written at once judges
+    /// failures itself.
     writing: Writing,
 }
 
 impl InProcessSearch {
-    /// Opens the study that is asked for, or begins it. Fails as [`Journal::open`] and [`ferrotune_oracle::create`] do.
+    /// Opens or begins the study that `asked` describes. Fails as [`Journal::open`] and [`ferrotune_oracle::create`] do.
     pub fn open(asked: &StudySpec) -> Result<InProcessSearch, SearchError> {
         ferrotune_oracle::create(asked)?;
         let asked = &search::warmed(asked)?;
-        // While a trial runs, nothing here could give a sign of life.
+        // While a trial runs, this thread could send no heartbeat.
         let supervision = Supervision { heartbeat_s: 0, ..asked.supervision.clone() };
         let asked = &StudySpec { supervision, ..asked.clone() };
         let folder = asked.directory.join(&asked.project);
@@ -85,7 +86,8 @@ impl InProcessSearch {
         self.search.trials()
     }
 
-    /// Adds a finished trial that was run elsewhere, with its parameters and a value for each objective, and puts it on disk.
+    /// Adds a finished trial that was run elsewhere, with its parameters and a value for each objective, and writes the
+    /// trial to disk.
     pub fn add(
         &mut self,
         parameters: &BTreeMap<String, Parameter>,
@@ -96,18 +98,18 @@ impl InProcessSearch {
         Ok(self.search.record(number))
     }
 
-    /// Takes the search up again, after a stop or at the end of its time.
+    /// Continues the search after a stop, or after its time limit.
     pub fn go_on(&mut self) {
         (self.is_stopping, self.started) = (false, Instant::now());
         self.search.is_stopped = false;
     }
 
-    /// Has running trials stop at their next report, and begins no other.
+    /// Makes running trials stop at their next report, and begins no other trial.
     pub fn stop(&mut self) {
         self.is_stopping = true;
     }
 
-    /// Begins the trial that runs next, or says why there is none.
+    /// Begins the next trial, or returns why there is none.
     pub fn begin(&mut self, writing: Writing) -> Result<Begun, SearchError> {
         match writing {
             Writing::EachTrial => self.search.journal.hold(),
@@ -132,7 +134,7 @@ impl InProcessSearch {
         })
     }
 
-    /// Answers a request of the trial `number`, which runs.
+    /// Answers a request of the running trial `number`.
     pub fn answer(&mut self, number: u64, request: &Request) -> Result<Reply, SearchError> {
         let Some(Running { trial, began, .. }) = self.running.get_mut(&number) else {
             return Ok(Reply::Refused { reason: format!("trial {number} has ended already; ask for another") });
@@ -141,18 +143,18 @@ impl InProcessSearch {
         trial.unrecorded_s = earlier_s + began.elapsed().as_secs_f64();
         let reply = self.search.answer(trial, request, self.is_stopping)?;
         if matches!(request, Request::Checkpoint { .. }) {
-            // The objective goes on in the belief that it is safe.
+            // The objective continues on the assumption that its checkpoint is safe.
             self.search.journal.sync()?;
         }
         Ok(reply)
     }
 
-    /// Puts all that the trials have recorded on disk.
+    /// Writes all facts that the trials have recorded to disk.
     pub fn sync(&mut self) -> Result<(), SearchError> {
         Ok(self.search.journal.release()?)
     }
 
-    /// Takes leave of a trial that has given its result; an error ends the search.
+    /// Ends a trial that has given its result; an error ends the search.
     pub fn conclude(&mut self, number: u64) -> Result<&TrialRecord, SearchError> {
         if let Some(Running { trial, writing, .. }) = self.running.remove(&number)
             && let Some(outcome) = &trial.outcome

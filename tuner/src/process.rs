@@ -1,8 +1,8 @@
-//! The worker process of one trial, or of several one after another: how it is started, watched and ended. Knows nothing of
-//! oracles and journals.
+//! The worker process of one trial, or of several trials one after another: its start, its supervision and its end. Knows
+//! nothing of oracles and journals.
 //!
-//! The calling process must do nothing else than supervise: it becomes the parent of every process that a worker leaves
-//! behind, and [`Worker::end`] kills all of them.
+//! The calling process must only supervise: it becomes the parent of every process that a worker leaves behind, and
+//! [`Worker::end`] kills all of them.
 
 mod budget;
 mod cgroup;
@@ -59,17 +59,17 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::time::Instant;
 
-/// The variable that carries `STUDY/TRIAL/SUPERVISOR` into a worker and whatever it starts; the trial is the first one of a
-/// worker that stays. The supervisor is written as an [`Identity`].
+/// The environment variable that carries `STUDY/TRIAL/SUPERVISOR` into a worker and into the processes that the worker
+/// starts. For a resident worker, the trial is its first one. The supervisor is written as an [`Identity`].
 pub const TRIAL_VARIABLE: &str = "FERROTUNE_TRIAL";
 
-/// This path opens the program that runs, even after its file has been replaced.
+/// The path that opens the running program, even after the program's file has been replaced.
 pub const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// Processes and threads that one trial may have; the machine has room for some tens of thousands.
+/// The largest number of processes and threads of one trial; the machine has room for some tens of thousands.
 pub const MOST_TASKS: u64 = MOST_COUNTED_TASKS;
 
-/// Why a worker could not be started or watched.
+/// The reason why a worker could not be started or watched.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// The program could not be run.
@@ -85,21 +85,21 @@ pub enum ProcessError {
         "this host cannot run the objective ({reason}); use one with a glibc and a processor at least as new as where it was compiled"
     )]
     Unloadable {
-        /// The dynamic linker's reason, or how the process ended that tried it.
+        /// The dynamic linker's reason, or the exit of the process that tried to load the objective.
         reason: String,
     },
     /// A file in the trial's folder could not be written.
     #[error("cannot write {path}: {source}; free some space or choose another --directory")]
     Write {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
     },
-    /// The system refused something that watching a process needs.
+    /// The system refused an operation that the supervision of a process needs.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -107,32 +107,32 @@ pub enum ProcessError {
 }
 
 impl ProcessError {
-    /// For `map_err`: names what was tried.
+    /// An error constructor for `map_err`, with a name for the operation that failed.
     fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> ProcessError {
         move |source| ProcessError::System { what, source: source.into() }
     }
 }
 
-/// A running worker. Dropped before [`Worker::end`], it is killed.
+/// A running worker. The worker is killed if this value is dropped before [`Worker::end`].
 #[derive(Debug)]
 pub struct Worker {
     child: Child,
     pidfd: OwnedFd,
     requests: RequestSocket,
     output: Output,
-    /// Of a worker that stays for further trials.
+    /// The control socket of a resident worker.
     control: Option<Control>,
-    /// The status of the last trial of a worker that stays, once that is over.
+    /// The exit status of a resident worker's last trial, once that trial is over.
     returned: Option<i32>,
-    /// The processes of a worker that stays that serve its device.
+    /// The processes of a resident worker that serve its device.
     kept: BTreeSet<u32>,
-    /// Those that its trials have left and that were killed.
+    /// The processes that a resident worker's trials left behind and that were killed.
     killed: BTreeSet<u32>,
-    /// The processes that it had when it was killed, and those that it has left.
+    /// The processes below the worker when it was killed, and the processes that it left behind.
     below: BTreeSet<u32>,
-    /// The folder of its temporary files, which is removed when it ends.
+    /// The folder of the worker's temporary files, which is removed when the worker ends.
     temporary: PathBuf,
-    /// The files of shared memory that its processes have made.
+    /// The files in shared memory that the worker's processes have made.
     shared_files: Inodes,
     cgroup: Option<Cgroup>,
     started: Instant,
@@ -151,16 +151,16 @@ impl Worker {
     }
 }
 
-/// Checks that /proc shows the PID namespace of this process. Otherwise the process ids there mean other processes, and
-/// the wrong ones would be killed.
+/// Checks that /proc shows the PID namespace of this process. Otherwise its process ids belong to other processes, and the
+/// wrong processes would be killed.
 ///
 /// # Errors
-/// Where it shows another PID namespace.
+/// If /proc shows another PID namespace.
 pub fn check_proc() -> Result<(), ProcessError> {
     Identity::own().map(drop).map_err(ProcessError::system("tell the search's processes from others"))
 }
 
-/// Kills and reaps every process that workers have left behind. To be called when no worker runs.
+/// Kills and reaps every process that workers have left behind. Call this function only while no worker runs.
 pub fn remove_strays() -> Result<(), ProcessError> {
     strays::remove(&[]).map(drop).map_err(ProcessError::system("reap what the workers left"))
 }

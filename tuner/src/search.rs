@@ -1,5 +1,6 @@
-//! One search: what it tries next, what its trials ask and report, and how they end. Every fact is in the journal before
-//! its answer goes out. Knows no processes and no clock: its drivers, `supervisor` and `in_process`, have them.
+//! One search: the choice of the next trial, the answers to the requests of its trials, and the ends of its trials. Every
+//! fact is in the journal before its answer is sent. Knows no processes and no clock: its drivers, `supervisor` and
+//! `in_process`, have them.
 
 mod addition;
 mod answer;
@@ -27,45 +28,46 @@ use ferrotune_space::spec::{StudySpec, Supervision};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
-/// After this many starts without an end or a checkpoint, assume that the trial kills its supervisor, and record it as
-/// failed.
+/// The number of worker starts without an end or a checkpoint after which a trial is recorded as failed, because it
+/// probably kills its supervisor.
 const MOST_UNENDED_WORKERS: u64 = 5;
 
 /// A search of an open study.
 pub(crate) struct Search {
-    /// As the journal has it: with the seed filled in.
+    /// The spec of the journal, with the seed filled in.
     pub(crate) spec: StudySpec,
     /// The study's folder.
     pub(crate) folder: PathBuf,
     pub(crate) journal: Journal,
     oracle: Box<dyn Oracle>,
-    /// Trials that run before the oracle is asked: interrupted ones, enqueued ones, and those with another execution.
+    /// The trials that run before the oracle is asked: interrupted trials, enqueued trials, and trials with another
+    /// execution.
     pub(crate) queue: VecDeque<u64>,
     failures: Failures,
-    /// How many trials the study had when this search began.
+    /// The number of trials in the study when this search began.
     earlier_trials: u64,
-    /// Whether a trial has asked that no other begins.
+    /// Whether a trial has asked that no other trial begins.
     pub(crate) is_stopped: bool,
 }
 
-/// What a search does next.
+/// The next step of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Run {
         trial: u64,
     },
-    /// A trial that waited has ended, and the search can be asked again.
+    /// A waiting trial has ended, and the search can be asked again.
     Ended {
         trial: u64,
     },
-    /// Nothing, until one of the trials that run has ended.
+    /// Nothing begins until one of the running trials has ended.
     Wait,
     /// No further trial begins.
     Over(Finish),
 }
 
 impl Search {
-    /// The search of an open study, whose trials are run like this.
+    /// Makes the search of an open study, with these settings for the supervision of its trials.
     pub(crate) fn new(journal: Journal, folder: PathBuf, supervision: Supervision) -> Result<Search, SearchError> {
         let spec = StudySpec { supervision, ..journal.spec().clone() };
         let oracle = ferrotune_oracle::create(&spec)?;
@@ -75,8 +77,8 @@ impl Search {
         Ok(Search { spec, folder, journal, oracle, queue, failures, earlier_trials, is_stopped: false })
     }
 
-    /// Records a trial for each of these values, to run before the oracle is asked; but not for values that a trial of the
-    /// study was enqueued with already. The best trial of the study that this one learns from comes last.
+    /// Records an enqueued trial for each of these sets of values, to run before the oracle is asked. A set that a trial of
+    /// the study already has is skipped. The best trial of the study that this search learns from comes last.
     pub(crate) fn enqueue(&mut self, enqueued: &[Values]) -> Result<(), SearchError> {
         let best = self.spec.warm_start.as_ref().map(|warm_start| warm_start.best.clone());
         for preset in enqueued.iter().chain(&best) {
@@ -88,26 +90,26 @@ impl Search {
         Ok(())
     }
 
-    /// Whether as many trials have ended as the search may have, those of other programs included.
+    /// Whether as many trials have ended as the search allows, including the trials of other programs.
     pub(crate) fn has_all_trials(&mut self) -> Result<bool, SearchError> {
         self.hear_others()?;
         Ok(self.journal.ended() >= self.spec.max_trials)
     }
 
-    /// Whether other searches run trials, which this one takes over where they die. Optuna's do not count, since nobody
-    /// would know that they are dead; nor do trials that wait for more epochs.
+    /// Whether other searches run trials that this search takes over if those searches die. Trials of Optuna do not count,
+    /// because nobody would notice that Optuna is dead. Trials that wait for more epochs do not count, either.
     pub(crate) fn others_run(&mut self) -> Result<bool, SearchError> {
         let theirs = self.trials().iter().filter(|trial| trial.runs_elsewhere() && trial.paused_at.is_none());
         let numbers: Vec<u64> = theirs.map(|trial| trial.number).collect();
         Ok(self.journal.any_has_signs(&numbers)?)
     }
 
-    /// Epochs that all trials train together, where the oracle has a plan.
+    /// The number of epochs that all trials train together, if the oracle has a plan.
     pub(crate) fn planned_epochs(&self) -> Option<u64> {
         self.oracle.planned_epochs(self.trials(), self.spec.max_trials)
     }
 
-    /// What to do next, beside the trials that run.
+    /// The next step of the search, given the trials in `running`.
     pub(crate) fn next(&mut self, running: &[u64]) -> Result<Step, SearchError> {
         if self.has_all_trials()? {
             return Ok(Step::Over(Finish::MaxTrials));
@@ -115,7 +117,8 @@ impl Search {
         if self.is_stopped {
             return Ok(Step::Over(Finish::Stopped));
         }
-        // One that another search had meanwhile may be back while its process still runs: that process goes on with it.
+        // A trial that another search had meanwhile may be in the queue again while its process still runs. That process
+        // continues it.
         while let Some(place) = self.queue.iter().position(|trial| !running.contains(trial)) {
             let Some(trial) = self.queue.remove(place) else { break };
             if self.give_up(trial)? {
@@ -129,7 +132,7 @@ impl Search {
         Ok(match self.oracle.next(self.journal.trials(), running) {
             Next::New if may_begin => match self.journal.begin_trial_within(self.spec.max_trials)? {
                 Some(trial) => Step::Run { trial },
-                // Other searches have begun the last ones.
+                // Other searches have begun the last trials.
                 None => Step::Over(Finish::MaxTrials),
             },
             Next::Continue { trial } => Step::Run { trial },
@@ -137,15 +140,15 @@ impl Search {
                 self.prune(trial)?;
                 Step::Ended { trial }
             }
-            // Once all trials have begun, an end changes what comes next only where trials are paused.
+            // Once all trials have begun, the end of a trial changes the next step only if trials are paused.
             Next::Wait if !running.is_empty() && (may_begin || self.oracle.pauses()) => Step::Wait,
             Next::Wait | Next::Exhausted if may_begin => Step::Over(Finish::Exhausted),
-            // Trials without an ending that do not run here are another program's.
+            // A trial without an ending that does not run here belongs to another program.
             Next::New | Next::Wait | Next::Exhausted => Step::Over(Finish::MaxTrials),
         })
     }
 
-    /// Takes in what other programs have written, and puts the trials that they have enqueued at the end of the queue.
+    /// Reads the facts that other programs have written, and appends the trials that they have enqueued to the queue.
     fn hear_others(&mut self) -> Result<(), SearchError> {
         if self.journal.read_on()? {
             let enqueued = self.journal.trials().iter().filter(|trial| trial.is_enqueued()).map(|trial| trial.number);
@@ -155,7 +158,7 @@ impl Search {
         self.succeed_the_dead()
     }
 
-    /// Ends a trial during which its supervisor, or the machine, has died again and again; says whether it did.
+    /// Ends a trial during which its supervisor, or the machine, has died too often. Returns whether it did.
     fn give_up(&mut self, number: u64) -> Result<bool, SearchError> {
         let record = self.record(number);
         let unended = record.unended_workers;
@@ -168,7 +171,8 @@ impl Search {
         Ok(true)
     }
 
-    /// Takes a trial from the queue, unless another program has begun or ended it meanwhile; says whether it may run.
+    /// Takes a trial from the queue, unless another program has begun or ended the trial meanwhile. Returns whether the
+    /// trial may run.
     fn take_up(&mut self, number: u64) -> Result<bool, SearchError> {
         let record = self.record(number);
         Ok(match record.runner {
@@ -178,7 +182,7 @@ impl Search {
         })
     }
 
-    /// Ends a waiting trial that the oracle gives up.
+    /// Ends a waiting trial that the oracle prunes.
     fn prune(&mut self, number: u64) -> Result<(), SearchError> {
         let record = self.record(number);
         let values = outcome::pruned_values(record, &self.spec);
@@ -186,11 +190,11 @@ impl Search {
         Ok(self.journal.trial_ended(number, Usage::of(record), end)?)
     }
 
-    /// Takes leave of a trial that runs no more: it goes on at once, later, or not at all.
+    /// Decides whether a trial that no longer runs continues at once, later, or not at all.
     pub(crate) fn put_back(&mut self, number: u64, outcome: &Outcome) {
         match outcome {
             Outcome::Executed => self.queue.push_front(number),
-            // One that has come back from another search waits there already.
+            // A trial that has come back from another search is already in the queue.
             Outcome::Interrupted | Outcome::Postponed(_) if !self.queue.contains(&number) => {
                 self.queue.push_back(number)
             }
@@ -198,7 +202,7 @@ impl Search {
         }
     }
 
-    /// Decides whether the search can go on after this outcome of a trial; an error ends it.
+    /// Decides whether the search can continue after this outcome of a trial; an error ends the search.
     pub(crate) fn judge(&mut self, trial: &RunningTrial, outcome: &Outcome) -> Result<(), SearchError> {
         let record = &self.journal.trials()[trial.number as usize];
         if let (Some(epochs), Outcome::Paused { .. }) = (trial.continued_from, outcome)
@@ -207,7 +211,7 @@ impl Search {
         {
             return Err(SearchError::Stuck { number: trial.number, epochs });
         }
-        // An objective that breaks after its first report has had the chance to report every metric.
+        // An objective that breaks after its first report had the chance to report every metric.
         let reports_were_due = !trial.has_returned && trial.outcome.is_some() && !record.metrics.is_empty();
         self.failures.judge(&self.spec, record, outcome, reports_were_due)
     }
@@ -217,13 +221,13 @@ impl Search {
         self.journal.trials()
     }
 
-    /// Trial numbers are positions: every trial that was ever started has its record.
+    /// The record of a trial. A trial's number is its position, because every trial that was ever started has its record.
     pub(crate) fn record(&self, number: u64) -> &TrialRecord {
         &self.trials()[number as usize]
     }
 }
 
-/// The trials that an earlier search has left in the middle, or that wait to begin, by number.
+/// The numbers of trials that an earlier search has interrupted, or that wait to begin.
 fn unfinished(trials: &[TrialRecord]) -> VecDeque<u64> {
     let unfinished = trials.iter().filter(|trial| trial.ending.is_none() && trial.paused_at.is_none());
     unfinished.filter(|trial| trial.runner != Runner::Other).map(|trial| trial.number).collect()

@@ -1,5 +1,5 @@
-//! The driver of a search whose trials are processes: starts a worker for each, passes its requests to the search, and
-//! watches its memory and its time. Single-threaded; trains nothing itself.
+//! The driver of a search whose trials are processes: it starts a worker for each trial, passes the worker's requests to
+//! the search, and watches the worker's memory and time. Single-threaded; trains nothing itself.
 
 mod answers;
 mod backlog;
@@ -55,47 +55,47 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How often running workers are looked at.
+/// The interval at which the supervisor checks running workers.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What the trials' workers are.
+/// The program that the workers of a search run, and the host that they run on.
 #[expect(missing_debug_implementations, reason = "an engine has nothing to show")]
 pub enum Workers<'a> {
-    /// This program, run as `PROGRAM trial …`: it loads the library that the search names, if that may be run.
+    /// This program, run as `PROGRAM trial …`. It loads the library that the search names, if the user trusts that library.
     Program {
-        /// The program.
+        /// The path of the program.
         program: &'a Path,
-        /// Whether the study's folder may have a say in what is run.
+        /// The rules about which code and mirror of the study's folder may be used.
         trust: &'a Trust,
-        /// Where a search that publishes may put its files.
+        /// The object stores in which a search with `--publish` may put its files.
         objects: &'a dyn Objects,
     },
-    /// This program, with the code that a worker has fetched.
+    /// This program, with code that a worker has fetched from a publication.
     Fetched {
-        /// The program.
+        /// The path of the program.
         program: &'a Path,
-        /// The code.
+        /// The fetched code.
         code: Code,
     },
-    /// The supervisor's own program, run as it was itself: it has the objective in it.
+    /// The supervisor's own program, run with its own arguments. The objective is part of that program.
     Itself,
     /// This program on other hosts, for a search that publishes.
     Elsewhere {
-        /// What starts them.
+        /// The engine that starts the workers.
         engine: &'a mut dyn Engine,
-        /// As for workers here.
+        /// The rules about which code and mirror of the study's folder may be used.
         trust: &'a Trust,
-        /// As for workers here.
+        /// The object stores in which the search may put its files.
         objects: &'a dyn Objects,
     },
 }
 
 /// Runs or continues the search `spec` with these workers, until it is over or a signal stops it.
 ///
-/// Code that comes from the study's folder is run only where the user has stood for it: see [`Trust`]. Nothing is changed
-/// before that. The last event is [`Event::Finished`], unless an error is returned. `listener` hears of each event before it is
-/// written, also when nobody reads the events any more; the search waits for it. The process must belong to this call alone:
-/// every child that is found after a trial is killed.
+/// Code that comes from the study's folder is run only if the user trusts it: see [`Trust`]. Nothing is changed before that
+/// check. The last event is [`Event::Finished`], unless an error is returned. `listener` is called with each event before
+/// the event is written, also when nobody reads the events any more; the search waits for `listener`. The process must
+/// belong to this call alone: every child process that is found after a trial is killed.
 pub fn supervise<'a>(
     spec: StudySpec,
     workers: Workers<'a>,
@@ -110,7 +110,7 @@ pub fn supervise<'a>(
     }
     process::check_proc()?;
     if spec.supervision.background {
-        // Fails for the leader of a process group: whoever starts a search in the background starts a process for it.
+        // `setsid` fails for the leader of a process group, so a search in the background needs a process of its own.
         rustix::process::setsid()
             .map_err(|errno| ProcessError::System { what: "leave the terminal's session", source: errno.into() })?;
     }
@@ -123,35 +123,35 @@ pub fn supervise<'a>(
     let reason = supervisor.run();
     let dismissed = supervisor.dismiss_idle();
     let reason = reason.and_then(|reason| dismissed.map(|()| reason));
-    // Where the search broke off, what its trials have started is still there.
+    // After an error, processes that the trials have started may still run.
     process::remove_strays()?;
     let reason = reason.inspect_err(|error| supervisor.watcher.note(&Event::Error { message: error.to_string() }))?;
     supervisor.watcher.send(&Event::Finished { reason: reason.clone() });
     Ok(reason)
 }
 
-/// What workers are started with.
+/// The settings with which workers are started.
 struct WorkerSettings<'a> {
     program: Program<'a>,
     files: Files,
-    /// Where trials have cgroups of their own, if this process may make them.
+    /// The cgroups of the trials, if this process may create cgroups.
     cgroups: Option<TrialCgroups>,
-    /// Threads of each trial.
+    /// The number of threads of each trial.
     threads: u64,
-    /// Niceness of each trial.
+    /// The niceness of each trial.
     niceness: i32,
 }
 
-/// What a worker runs.
+/// The program that a worker runs.
 enum Program<'a> {
-    /// This program, which loads the objective from memory.
+    /// This program, which loads the objective's library from memory.
     Library { program: &'a Path, code: Code },
-    /// The supervisor's own program, which has the objective in it.
+    /// The supervisor's own program, which contains the objective.
     Itself,
 }
 
 impl Program<'_> {
-    /// What workers load as the plugin of their device, if the study names one by its file.
+    /// The plugin that workers load for their device, if the study names a plugin file.
     fn plugin(&self) -> Option<&PluginCopy> {
         match self {
             Program::Library { code, .. } => code.plugin.as_ref().map(|plugin| &plugin.copy),
@@ -160,7 +160,7 @@ impl Program<'_> {
     }
 }
 
-/// The parts of [`Workers`], once their code may be run.
+/// The parts of [`Workers`] after the check that their code may be run.
 struct Admitted<'a> {
     program: Program<'a>,
     engine: Option<&'a mut dyn Engine>,
@@ -173,7 +173,7 @@ impl<'a> Admitted<'a> {
         let (program, trust, engine, objects) = match workers {
             Workers::Program { program, trust, objects } => (program, trust, None, objects),
             Workers::Elsewhere { engine, trust, objects } => (Path::new(OWN_PROGRAM), trust, Some(engine), objects),
-            // A token stands for it.
+            // The code was checked against a signature, so no question of trust remains.
             Workers::Fetched { program, code } => return alone(Program::Library { program, code }),
             Workers::Itself => return alone(Program::Itself),
         };
@@ -189,14 +189,15 @@ struct Supervisor<'a> {
     search: Search,
     workers: WorkerSettings<'a>,
     budget: Budget,
-    /// What goes on while the journal's database does not answer.
+    /// The checks that go on while the journal's database does not answer.
     guard: guard::Shared,
-    /// What is in shared memory, and who has made it.
+    /// The shared-memory objects of the trials, and the processes that made them.
     shared_memory: SharedMemory,
     mirror: Option<Mirror>,
-    /// Where the device takes one process at a time.
+    /// The device's turn and its idle worker, for a device that takes one process at a time.
     residence: Option<Residence>,
-    /// Where an engine runs the workers: what starts them, until they are followed, and what they do.
+    /// The engine that starts the workers on other hosts, until the supervisor follows them; and what is known of their
+    /// trials.
     engine: Option<&'a mut dyn Engine>,
     elsewhere: Option<Elsewhere>,
     watcher: Watcher<'a>,
@@ -204,9 +205,9 @@ struct Supervisor<'a> {
     phase: Phase,
     started: Instant,
     earlier: Earlier,
-    /// How often the workers have been looked at.
+    /// The number of times that the supervisor has checked the workers.
     ticks: u64,
-    /// The longest time between two reports of a trial so far.
+    /// The longest time between two reports of a trial in this search.
     longest_step: Duration,
 }
 
@@ -228,8 +229,9 @@ impl<'a> Supervisor<'a> {
             mirror::restore(mirror, &folder)?;
         }
         let spec = search::warmed(&spec)?;
-        // A study that cannot have its files stays what it was, and its journal does not hear of this search. One that is
-        // overwritten is gone by then, for two may need more space than there is; but its mirror is not.
+        // If the files cannot be installed, the study keeps its earlier state, and nothing of this search goes into the
+        // journal. A study that is overwritten is already removed by then, because two studies may not fit on the disk; its
+        // mirror is not.
         let install = || {
             let folder = fs::canonicalize(&folder).map_err(file_error("find", &folder))?;
             let files = Files::install(&spec, &folder)?;
@@ -255,7 +257,7 @@ impl<'a> Supervisor<'a> {
         let (earlier, earlier_trials) = (Earlier::of(journal.trials()), journal.trials().len() as u64);
         let residence = spec.has_staying_worker().then(Residence::new);
         let mut supervision = spec.supervision;
-        // As many run side by side as all workers run.
+        // All workers together run this many trials side by side.
         supervision.concurrency *= spec.placement.and_then(|placement| placement.workers).unwrap_or(1);
         let reader = signals.reader().map_err(|source| ProcessError::System { what: "read signals", source })?;
         let guard = guard::Shared::new(reader, budget);
@@ -290,7 +292,7 @@ impl<'a> Supervisor<'a> {
 
     fn run(&mut self) -> Result<Finish, SupervisorError> {
         let mut sessions = Vec::new();
-        // A study that has all its trials already has no other progress.
+        // A study that already has all its trials sends no other progress event.
         self.send_standing();
         if let Some(engine) = self.engine.take() {
             return self.follow(engine);
@@ -304,7 +306,7 @@ impl<'a> Supervisor<'a> {
                 self.tick_progress(&sessions);
                 std::thread::sleep(TICK);
             } else {
-                // Others may have ended trials since this search's last one.
+                // Other processes may have ended trials since this search's last progress event.
                 self.send_progress(&sessions);
                 let phase = std::mem::take(&mut self.phase);
                 return Ok(phase.result(over.unwrap_or(Finish::Exhausted))?);
@@ -312,19 +314,19 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Starts workers for as many trials as may run side by side and have something to do; says why no more will begin, if
-    /// that is so.
+    /// Starts workers for as many trials as may run side by side and have something to do. Returns the reason why no more
+    /// trials will begin, if there is one.
     fn begin_trials(&mut self, sessions: &mut Vec<Session>) -> Result<Option<Finish>, SupervisorError> {
         while (sessions.len() as u64) < self.search.spec.supervision.concurrency.max(1) {
             if let Some(available_bytes) = self.budget.machine_shortage()?
                 && !self.search.has_all_trials()?
             {
-                // What takes the memory may be the worker that has stayed.
+                // The idle worker may be the process that holds the memory.
                 if sessions.is_empty() && self.has_idle_worker() {
                     self.dismiss_idle()?;
                     continue;
                 }
-                // Those that run may be what takes the memory; where none does, one more could not be held either.
+                // Running trials may hold the memory. If none runs, a new trial would not fit either.
                 return if sessions.is_empty() {
                     Err(SupervisorError::MachineShort { available_bytes })
                 } else {
@@ -345,7 +347,7 @@ impl<'a> Supervisor<'a> {
         Ok(None)
     }
 
-    /// Waits for the workers, answers them, and takes leave of those that have left.
+    /// Waits for the workers, answers their requests, and ends the sessions of workers that have exited.
     fn turn(&mut self, sessions: &mut Vec<Session>) -> Result<(), SupervisorError> {
         let workers = sessions.iter_mut().map(|session| &mut session.worker);
         let interrupts = process::wait(workers, &self.signals, &mut self.shared_memory, TICK)?;
@@ -366,8 +368,8 @@ impl<'a> Supervisor<'a> {
         self.watch(sessions)
     }
 
-    /// Changes the phase after `interrupts` and signals that came since, where the watcher is gone, and at the end of the
-    /// search's time.
+    /// Updates the phase from `interrupts` and later signals, from a watcher that is gone, and from the search's time
+    /// limit.
     fn look_outside(&mut self, interrupts: usize) -> Result<(), SupervisorError> {
         let signals = self.signals.take().map_err(|source| ProcessError::System { what: "read a signal", source })?;
         let elapsed_s = self.started.elapsed().as_secs_f64();

@@ -1,6 +1,6 @@
 //! One of several processes that train one model on the devices of a plugin in all of them: `joint_training PLUGIN DEVICES STEPS`, with
-//! TensorFlow's `TF_CONFIG` and the number of devices of all processes; or alone on the CPU, `joint_training cpu 1 STEPS`. Prints the loss of
-//! the last step, and the weights.
+//! TensorFlow's `TF_CONFIG` and the number of devices of all processes. `joint_training cpu 1 STEPS` trains the model alone on the CPU.
+//! The process prints the loss of the last step, and the weights.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use candle_nn::{Module as _, VarBuilder, VarMap};
@@ -33,7 +33,7 @@ fn train(device: &Device, steps: usize) -> Result<(f32, Vec<f32>)> {
     let map = VarMap::new();
     let build = VarBuilder::from_varmap(&map, DType::F32, device);
     let (first, last) = (candle_nn::linear(6, 8, build.pp("first"))?, candle_nn::linear(8, 1, build.pp("last"))?);
-    // In another order in each process.
+    // The variables have another order in each process.
     let variables = map.all_vars();
     let variable = |name: &str| map.data().lock().unwrap_or_else(std::sync::PoisonError::into_inner)[name].clone();
     for (name, count, step) in WEIGHTS {

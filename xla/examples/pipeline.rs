@@ -1,5 +1,5 @@
-//! What the stages of a pipeline gain by working at the same time: a perceptron whose layers are divided over the cores of a
-//! plugin, against all of them on one core.
+//! Measures the gain of a pipeline, whose stages work at the same time: a perceptron with its layers divided over the cores of a
+//! plugin, against the same perceptron on one core.
 //!
 //! `cargo run --release -p ferrotune-xla --example pipeline -- PLUGIN [STAGES] [MICRO_BATCHES] [WIDTH] [ROWS]`
 
@@ -28,7 +28,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The medians of the times until a step is started, and until it is done.
+/// The median times until a step is started, and until it has ended.
 fn time(devices: &[&Device], micro_batches: usize, width: usize, rows: usize) -> Result<(Duration, Duration)> {
     let stages = devices.iter().map(|device| stage(device, LAYERS / devices.len(), width)).collect::<Result<_>>()?;
     let mut pipeline = Pipeline::new(stages, |output, _| output.sqr()?.mean_all(), micro_batches)?;

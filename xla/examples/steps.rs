@@ -1,5 +1,5 @@
-//! What a compiled step costs beside its execution: `steps PLUGIN` prints how long tracing GPT-2 small takes, and what a run
-//! adds to the plugin's own `Execute`. benchmarks/steps.md has the figures.
+//! Measures the cost of a compiled step besides its execution: `steps PLUGIN` prints the time to trace GPT-2 small, and the time that
+//! a run adds to the plugin's own `Execute`. benchmarks/steps.md has the figures.
 
 use candle_core::{D, DType, Device, Result, Tensor};
 use candle_nn::{Embedding, LayerNorm, Linear, Module as _, Optimizer as _, SGD, VarBuilder, VarMap, ops};
@@ -17,7 +17,7 @@ const HEADS: usize = 12;
 const TIME: usize = 1024;
 const VOCABULARY: usize = 50_257;
 
-/// Runs of the small step.
+/// The number of runs of the small step.
 const RUNS: usize = 1000;
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
@@ -27,7 +27,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     Ok(trace(&ferrotune_xla::open(plugin)?)?)
 }
 
-/// A run of a small step, and the same program without this crate.
+/// The time of a small step, and the time of the same program without this crate.
 fn overhead(plugin: &Path) -> std::result::Result<(), Box<dyn Error>> {
     let device = ferrotune_xla::open(plugin)?;
     let mut step = Step::new(&device, |arguments: &[Tensor]| Ok(vec![(&arguments[0] * &arguments[1])?]));
@@ -57,7 +57,7 @@ fn median<E>(mut call: impl FnMut() -> std::result::Result<(), E>) -> std::resul
     Ok(seconds[RUNS / 2])
 }
 
-/// How long it takes to make the program of a training step of GPT-2 small.
+/// The time to make the program of a training step of GPT-2 small.
 fn trace(device: &Device) -> Result<()> {
     let map = VarMap::new();
     let builder = VarBuilder::from_varmap(&map, DType::F32, device);

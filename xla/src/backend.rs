@@ -1,4 +1,4 @@
-//! The device that candle sees: notes what is asked for, and computes it when a value is read.
+//! The backend of candle that records operations as a graph, and computes a value when it is read.
 
 mod compute;
 
@@ -24,35 +24,35 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// A value is computed at the latest when so many nodes must be computed for it one after the other, so that the graph of a
-/// loop that carries a tensor from step to step has an end.
+/// The greatest depth of a node's graph. A deeper node is computed at once, so that the graph of a loop that carries a tensor
+/// from step to step does not grow without limit.
 const MOST_DEPTH: usize = 10_000;
 
-/// Values that may be gone are looked for when the list of all has so many, and twice as many as were left the last time.
+/// The length of the list of all values from which on dropped values are removed, once the list has also doubled since the last removal.
 const FEWEST_LIVE: usize = 4096;
 
-/// A PJRT device as candle's [`external::Backend`].
+/// A PJRT device as a backend of candle ([`external::Backend`]).
 pub struct Backend {
     name: String,
     client: Client,
-    /// Those of this process, in the order of replicas or of the mesh.
+    /// The devices of this process, in the order of replicas or of the mesh.
     devices: Vec<pjrt::Device>,
-    /// How many devices of other processes compute with them.
+    /// The number of devices of other processes that compute together with those of this process.
     elsewhere: usize,
     cores: Cores,
     generator: Generator,
     executables: Executables,
     /// Storages that refer to another value since the last computation.
     changed: Mutex<Vec<Weak<Slot>>>,
-    /// All values that storages may refer to, and how many were left when those that are gone were removed.
+    /// All values that storages may refer to, and the number of values that remained after the last removal of dropped ones.
     live: Mutex<(Vec<Weak<Value>>, usize)>,
     pub(crate) trace: Trace,
     traffic: Traffic,
 }
 
 impl Backend {
-    /// These devices of an open plugin and so many of other processes, together fewer than cores only if nothing is to run. `name`
-    /// is how messages call them.
+    /// A backend on these devices of an open plugin and so many devices of other processes. They may be fewer than `cores` only if no
+    /// program is run. `name` is the device's name in messages.
     pub(crate) fn new(
         name: String,
         client: Client,
@@ -76,7 +76,7 @@ impl Backend {
         }
     }
 
-    /// Those of the other cores of the same plugin, as many in each as in this one. There are none across processes.
+    /// The backends of the plugin's other cores, each with as many cores as this one; none if several processes compute together.
     pub(crate) fn others(&self) -> Result<Vec<Backend>> {
         if self.elsewhere > 0 {
             return Ok(Vec::new());
@@ -95,7 +95,7 @@ impl Backend {
         Ok(numbers.chunks_exact(count).zip(others.chunks_exact(count)).map(group).collect())
     }
 
-    /// The same arrays, or parts of one, on the devices of this backend. Starts the copies and waits for none.
+    /// Copies an array, whole or in parts, to the devices of this backend. Starts the copies and does not wait for them.
     pub(crate) fn copies(&self, buffers: &[Buffer]) -> Result<Vec<Buffer>> {
         if buffers.len() != self.devices.len() {
             let (from, to) = (buffers.len(), self.devices.len());
@@ -122,7 +122,7 @@ impl Backend {
         &self.cores
     }
 
-    /// How many of the cores are devices of this process.
+    /// The number of the cores that are devices of this process.
     pub(crate) fn here(&self) -> usize {
         self.devices.len()
     }
@@ -131,28 +131,28 @@ impl Backend {
         self.devices.len() + self.elsewhere == self.cores.count()
     }
 
-    /// What has crossed between the host and this device.
+    /// The copies between the host and this device.
     pub fn traffic(&self) -> &Traffic {
         &self.traffic
     }
 
-    /// How many programs the plugin has compiled since the device was opened.
+    /// The number of programs that the plugin has compiled since the device was opened.
     pub fn compilations(&self) -> u64 {
         self.executables.compilations()
     }
 
-    /// The same array on each device of this process.
+    /// Copies an array to each device of this process.
     pub(crate) fn upload_to_all(&self, literal: &Literal) -> Result<Vec<Buffer>> {
         self.devices.iter().map(|device| self.client.upload(literal, device).map_err(Error::wrap)).collect()
     }
 
-    /// A key for random numbers.
+    /// Uploads a key for random numbers.
     pub(crate) fn upload_key(&self, key: [u64; 2]) -> Result<Vec<Buffer>> {
         let literal = Literal::new(Element::U64, &[2], bytemuck::cast_slice(&key).to_vec());
         self.upload_to_all(&literal.map_err(Error::wrap)?)
     }
 
-    /// What an argument needs to be uploaded anew for each run.
+    /// Uploads an argument that is new in each run; none for a node, which has its own value.
     pub(crate) fn fresh(&self, argument: &Argument) -> Result<Option<Vec<Buffer>>> {
         let literal = match argument {
             Argument::Node(_) => return Ok(None),
@@ -166,7 +166,7 @@ impl Backend {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a new value. `first` is the number of the first node that was made for it.
+    /// Records a new value. `first` is the number of the first node that was made for it.
     fn noted(&self, value: Value, first: u64) -> Result<external::Value> {
         let value = Arc::new(value.of_its_own(first));
         if !self.trace.is_running() {
@@ -195,7 +195,7 @@ impl Backend {
         live.0.push(Arc::downgrade(value));
     }
 
-    /// The arrays that some storage refers to and that are not computed.
+    /// The arrays that a storage refers to and that are not computed yet.
     fn pending(&self) -> Vec<Arc<Node>> {
         let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         let nodes = live.0.iter().filter_map(Weak::upgrade).map(|value| value.node());
@@ -203,7 +203,7 @@ impl Backend {
     }
 }
 
-/// The numbers by which a program names its devices.
+/// The numbers by which a program identifies these devices.
 pub(crate) fn numbers_of(devices: &[pjrt::Device]) -> Result<Vec<i32>> {
     devices.iter().map(|device| Ok(device.description().map_err(Error::wrap)?.id)).collect()
 }
@@ -253,7 +253,7 @@ impl external::Backend for Backend {
         let literal = literal_of(&values)?;
         let element = literal.element();
         let node = match (literal.dims(), number_of(&values)) {
-            // A number in a formula: another one needs no other program.
+            // The number is an argument of the program, so that another number needs no other program.
             (&[1], Some(number)) => Node::number(number, &[1], element),
             (dims, _) => {
                 let _copying = profile::span(Part::Copy);
@@ -302,7 +302,7 @@ impl external::Backend for Backend {
     }
 }
 
-/// A number that tells bytes from others.
+/// A hash of bytes, as a number.
 fn hash_of(bytes: &[u8]) -> f64 {
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);

@@ -1,19 +1,19 @@
-//! Whether a program fits the memory of its device, before it runs for the first time.
+//! Checks before the first run of a program whether it fits the memory of its device.
 
 use candle_core::{Error, Result};
 use ferrotune_devices::Shortage;
 use ferrotune_devices::pjrt::LoadedExecutable;
 use std::sync::{Mutex, PoisonError};
 
-/// The shortage of the last program that a device of this process could not hold.
+/// The shortage of the last program that did not fit a device of this process.
 static LAST: Mutex<Option<Shortage>> = Mutex::new(None);
 
 /// The memory of a device.
 #[derive(Clone)]
 pub(crate) struct Budget {
-    /// The device, as messages call it.
+    /// The device's name in messages.
     device: String,
-    /// None if nothing is known of it.
+    /// The memory of the device in bytes; none if it is unknown.
     bytes: Option<u64>,
 }
 
@@ -22,13 +22,13 @@ impl Budget {
         Budget { device: device.to_owned(), bytes }
     }
 
-    /// Refuses a program that needs more.
+    /// Refuses a program that needs more memory than the device has.
     ///
     /// # Errors
-    /// The [`Shortage`].
+    /// The [`Shortage`] of the program.
     pub(crate) fn check(&self, executable: &LoadedExecutable) -> Result<()> {
         let Some(bytes) = self.bytes else { return Ok(()) };
-        // A plugin need not know what a program takes; it then finds out when the program runs.
+        // A plugin may not report the memory of a program; the shortage then appears when the program runs.
         let memory = executable.executable().memory().ok();
         let shortage = memory.and_then(|memory| Shortage::of(&memory, &self.device, bytes));
         let Some(shortage) = shortage else { return Ok(()) };
@@ -37,7 +37,7 @@ impl Budget {
     }
 }
 
-/// Why an error came, if its text is that of the last program that a device of this process could not hold: candle keeps only the
+/// The shortage that an error's text describes, if it is that of the last program that did not fit a device: candle keeps only the
 /// text of such an error.
 pub fn shortage_of(error: &str) -> Option<Shortage> {
     let last = LAST.lock().unwrap_or_else(PoisonError::into_inner);

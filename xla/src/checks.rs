@@ -1,8 +1,8 @@
-//! Checks of indexes: a program that reads or writes at indexes has one more result, which has for each check an index that is
-//! out of range, if there is one. It is looked at when the program has run, since before that nobody knows the indexes.
+//! Checks of indexes: a program that reads or writes at indexes has one more result, which contains for each check an index that is
+//! out of range, if there is one. This result is read after the run, since the indexes are unknown before.
 //!
-//! A check changes no value. The values that depend on a wrong index keep it as their [`Fault`], so that each read of them is an
-//! error, and so is each read of what is computed from them. Other values of the same program are as they would be without it.
+//! A check changes no value. The values that depend on a wrong index keep it as their [`Fault`], so that each read of these values,
+//! and of values that are computed from them, is an error. Other values of the same program are the same as without the fault.
 
 use crate::graph::{Node, Op};
 use crate::program::{Argument, Program};
@@ -12,12 +12,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a check has found where all indexes are in range.
+/// The result of a check that has found no index out of range.
 pub(crate) const NONE_FOUND: i64 = i64::MIN;
 
 const VARIABLE: &str = "FERROTUNE_CHECK_INDEXES";
 
-/// An operation at indexes, and the dimension that they are for.
+/// An operation at indexes, with the dimension that they index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Check {
     /// The name of candle's method.
@@ -28,7 +28,7 @@ pub(crate) struct Check {
     pub(crate) indexes: Vec<usize>,
 }
 
-/// An index out of range.
+/// An index out of range that a check has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     check: Check,
@@ -36,7 +36,7 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// The error of a read.
+    /// The error for a read of a value with this fault.
     pub(crate) fn error<T>(&self) -> Result<T> {
         bail!("{self}")
     }
@@ -58,27 +58,27 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Whether a program makes the checks of its nodes.
+/// Whether a program contains the checks of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checks {
     Made,
     LeftOut,
 }
 
-/// Which programs look at their indexes.
+/// The choice of the programs that check their indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checking {
-    /// Those of lazy code, and no compiled steps: what holds where the user has chosen nothing.
+    /// Programs of lazy code check their indexes, and compiled steps do not: the default.
     Lazy,
     All,
     None,
 }
 
 impl Checking {
-    /// What the environment says.
+    /// The choice in the environment variable.
     ///
     /// # Errors
-    /// If it says something else than 0 or 1.
+    /// If the variable is set to something else than 0 or 1.
     pub(crate) fn chosen() -> Result<Checking> {
         match std::env::var(VARIABLE).as_deref() {
             Err(std::env::VarError::NotPresent) => Ok(Checking::Lazy),
@@ -97,7 +97,7 @@ impl Checking {
         if self == Checking::All { Checks::Made } else { Checks::LeftOut }
     }
 
-    /// Says once in a process that compiled steps do not check their indexes, unless the user has chosen so.
+    /// Prints once in a process that compiled steps do not check their indexes, unless the user has chosen so.
     pub(crate) fn note(self, program: &Program) {
         static SAID: AtomicBool = AtomicBool::new(false);
         let has_unchecked = || program.instructions.iter().any(|instruction| of(&instruction.node).is_some());
@@ -110,22 +110,22 @@ impl Checking {
     }
 }
 
-/// The faults of a program that has run, each with the instruction that has checked. `found` is what the checks have found, once
-/// for each device. Waits for the program.
+/// The faults of a program that has run, each with the instruction whose check has found it. `found` has the results of the checks,
+/// once for each device. Waits for the program.
 pub(crate) fn faults(checks: &[(usize, Check)], found: Option<Vec<Buffer>>) -> Result<Vec<(usize, Arc<Fault>)>> {
     let mut worst = vec![NONE_FOUND; checks.len()];
     let transfers = found.iter().flatten().map(|buffer| buffer.download().map_err(Error::wrap));
     for transfer in transfers.collect::<Result<Vec<Transfer>>>()? {
         let literal = transfer.wait().map_err(Error::wrap)?;
         let numbers = literal.bytes().chunks_exact(size_of::<i64>()).map(bytemuck::pod_read_unaligned::<i64>);
-        // Replicas may have other indexes.
+        // Replicas may have different indexes, so the greatest one is reported.
         worst.iter_mut().zip(numbers).for_each(|(worst, number)| *worst = number.max(*worst));
     }
     let faults = checks.iter().zip(worst).filter(|(_, index)| *index != NONE_FOUND);
     Ok(faults.map(|((place, check), index)| (*place, Arc::new(Fault { check: check.clone(), index }))).collect())
 }
 
-/// For each result the first fault that it depends on, among those of the program's own checks and of its arguments.
+/// For each result, the first fault that it depends on, among the faults of the program's own checks and of its arguments.
 pub(crate) fn faults_of_results(program: &Program, own: &[(usize, Arc<Fault>)]) -> Vec<Option<Arc<Fault>>> {
     let faulty = |argument: &Argument| matches!(argument, Argument::Node(node) if node.fault().is_some());
     if own.is_empty() && !program.arguments.iter().any(faulty) {
@@ -141,7 +141,7 @@ pub(crate) fn faults_of_results(program: &Program, own: &[(usize, Arc<Fault>)]) 
     program.results.iter().map(|place| faults[*place].clone()).collect()
 }
 
-/// The check that a node makes.
+/// The check that a node makes, if it is a checked node.
 pub(crate) fn of(node: &Node) -> Option<&Check> {
     match &node.op {
         Op::Checked(check) => Some(check),

@@ -1,4 +1,4 @@
-//! Devices of plugins as candle's.
+//! Opens the devices of plugins as devices of candle.
 
 use crate::backend::{Backend, numbers_of};
 use crate::budget::Budget;
@@ -14,35 +14,35 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How a device is opened.
+/// The options with which a device is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
-    /// How many devices of the plugin compute each program, on the same values unless they were uploaded for each.
+    /// The number of the plugin's devices that compute each program. They have the same values, except values that were uploaded for each.
     pub replicas: usize,
     /// The axes of a mesh of devices, such as `&[("data", 2), ("model", 4)]`: eight devices have each array once, as
-    /// [`with_sharding_constraint`](crate::with_sharding_constraint) spreads it. Empty for none; a device has replicas or a
+    /// [`with_sharding_constraint`](crate::with_sharding_constraint) spreads it. Empty for no mesh; a device has either replicas or a
     /// mesh.
     pub mesh: &'a [(&'a str, usize)],
-    /// The mesh may have more cores than the plugin has here: nothing runs, and [`Step::stablehlo`](crate::Step::stablehlo)
-    /// gives the program for a machine that has them.
+    /// Whether the mesh may have more cores than the plugin has here. Then nothing runs, and
+    /// [`Step::stablehlo`](crate::Step::stablehlo) gives the program for a machine that has the cores.
     pub ahead_of_time: bool,
-    /// Where compiled programs are kept for later processes; nowhere without a folder.
+    /// The folder in which compiled programs are kept for later processes; none to keep no programs.
     pub cache: Option<&'a Path>,
-    /// What a program may need, in bytes, if the plugin does not report the memory of its device. One that needs more is an
-    /// error before it runs.
+    /// The memory budget of a program, in bytes, if the plugin does not report the memory of its device. A program that needs more is
+    /// refused before it runs.
     pub memory_bytes: Option<u64>,
-    /// How messages call the device; by the plugin's own name without one.
+    /// The device's name in messages; none for the plugin's own name.
     pub name: Option<&'a str>,
 }
 
 impl Default for Options<'_> {
-    /// One device, no mesh, no folder, any memory, and programs run here.
+    /// The options for one device without a mesh, a folder or a memory budget, on which programs run.
     fn default() -> Self {
         Options { replicas: 1, mesh: &[], ahead_of_time: false, cache: None, memory_bytes: None, name: None }
     }
 }
 
-/// The first device of a plugin, such as XLA:CPU or libtpu.
+/// Opens the first device of a plugin, such as XLA:CPU or libtpu.
 ///
 /// ```no_run
 /// let device = ferrotune_xla::open("xla_cpu_pjrt.so".as_ref())?;
@@ -52,31 +52,31 @@ impl Default for Options<'_> {
 /// ```
 ///
 /// # Errors
-/// If the library is no plugin, or its device does not open.
+/// If the library is no plugin, or the plugin's device does not open.
 pub fn open(plugin: &Path) -> Result<Device> {
     open_with(plugin, Options::default())
 }
 
-/// The first devices of a plugin as one.
+/// Opens the first devices of a plugin as one device.
 ///
 /// # Errors
-/// If the library is no plugin, its devices do not open, or there are fewer than replicas or the mesh need.
+/// If the library is no plugin, its devices do not open, or it has fewer devices than replicas or the mesh need.
 pub fn open_with(plugin: &Path, options: Options<'_>) -> Result<Device> {
     let client = Plugin::load(plugin).and_then(|plugin| plugin.client(&[])).map_err(Error::wrap)?;
     device_on(client, &identity(plugin), options)
 }
 
-/// What tells a plugin's library from another build of it: XLA:CPU, for one, has no version of its own.
+/// The identity of a plugin's library, which differs between builds: XLA:CPU, for one, has no version of its own.
 pub fn identity(plugin: &Path) -> String {
     let file = std::fs::metadata(plugin).ok();
     let changed = file.as_ref().and_then(|file| file.modified().ok());
     format!("{} {:?} {changed:?}", plugin.display(), file.map(|file| file.len()))
 }
 
-/// The first devices of a plugin in each of several processes, as one: all workers of the cluster call this at the same time, with
-/// the same options, and then compute the same in the same order, as in JAX. `replicas` or the mesh are those of all processes, the
-/// devices of the first worker before those of the second. A program that the workers do not compute alike is an error before it
-/// runs. A tensor that is made from values must be made from the same values in all workers.
+/// Opens the first devices of a plugin in each of several processes as one device. All workers of the cluster call this at the same
+/// time, with the same options, and then compute the same in the same order, as in JAX. `replicas` or the mesh are those of all
+/// processes, with the devices of the first worker before those of the second. If the workers compute different programs, this is an
+/// error before the programs run. A tensor that is made from values must be made from the same values in all workers.
 ///
 /// ```no_run
 /// use ferrotune_devices::Cluster;
@@ -87,16 +87,16 @@ pub fn identity(plugin: &Path) -> String {
 /// ```
 ///
 /// # Errors
-/// Those of [`open_jointly`], and if the processes do not have so many devices.
+/// The errors of [`open_jointly`], and if the processes have too few devices.
 pub fn open_across(plugin: &Path, cluster: &Cluster, options: Options<'_>) -> Result<Device> {
     let client = open_jointly(plugin, cluster).map_err(Error::wrap)?;
     device_across(client, &identity(plugin), options)
 }
 
-/// The first devices of a client that is open already, as one. `plugin` is the [`identity`] of its library.
+/// The first devices of an open client as one device. `plugin` is the [`identity`] of its library.
 ///
 /// # Errors
-/// Those of the plugin, and if there are fewer devices than replicas or the mesh need, or the mesh is none.
+/// The errors of the plugin, and if there are fewer devices than replicas or the mesh need, or the mesh is not valid.
 pub fn device_on(client: Client, plugin: &str, options: Options<'_>) -> Result<Device> {
     let name = client.platform().map_err(Error::wrap)?;
     let mut devices = client.devices().map_err(Error::wrap)?;
@@ -110,10 +110,10 @@ pub fn device_on(client: Client, plugin: &str, options: Options<'_>) -> Result<D
     assembled(client, plugin, options, cores, Chosen { here: devices, numbers, is_joint: false })
 }
 
-/// The first devices of each process of a client that several have opened together, as one; see [`open_across`].
+/// The first devices of each process of a client that several processes have opened together, as one device; see [`open_across`].
 ///
 /// # Errors
-/// Those of the plugin, and if the processes do not have so many devices, each equally many.
+/// The errors of the plugin, and if the processes have too few devices, or different numbers of them.
 pub fn device_across(client: Client, plugin: &str, options: Options<'_>) -> Result<Device> {
     let name = client.platform().map_err(Error::wrap)?;
     let mut by_process: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
@@ -132,15 +132,15 @@ pub fn device_across(client: Client, plugin: &str, options: Options<'_>) -> Resu
     let here = client.devices().map_err(Error::wrap)?;
     let here = numbers_of(&here)?.into_iter().zip(here).filter(|(number, _)| numbers.contains(number));
     let here = here.map(|(_, device)| device).collect();
-    // Where a program was kept by one process and not by another one, the other one would compile it alone.
+    // The processes share no cache folder: a process that had kept a program would load it while the others compile it alone.
     let options = Options { cache: None, ..options };
     assembled(client, plugin, options, cores, Chosen { here, numbers, is_joint: true })
 }
 
-/// The devices that compute together.
+/// The devices that compute together, which were chosen among those of a client.
 struct Chosen {
     here: Vec<pjrt::Device>,
-    /// Those of all processes.
+    /// The numbers of the devices of all processes.
     numbers: Vec<i32>,
     is_joint: bool,
 }
@@ -151,14 +151,14 @@ fn assembled(client: Client, plugin: &str, options: Options<'_>, cores: Cores, c
     let version = client.version().map_err(Error::wrap)?;
     let flags = std::env::var_os("XLA_FLAGS").unwrap_or_default();
     let plugin = format!("{plugin} {name} {version} {flags:?}");
-    // Some plugins do not report memory.
+    // Some plugins do not report memory, so the budget of the options is used for them.
     let reported = here.first().and_then(|device| device.memory().ok()?.limit_bytes);
     let budget = Budget::new(options.name.unwrap_or(&name), reported.or(options.memory_bytes));
     let generator = Generator::new(&numbers);
     let elsewhere = numbers.len() - here.len();
     let mut compiled = cores.options().on(numbers);
     if name == "cpu" {
-        // XLA:CPU otherwise loses a NaN in `maximum` and `minimum`, which StableHLO keeps.
+        // Without this option XLA:CPU loses a NaN in `maximum` and `minimum`, which StableHLO keeps.
         compiled.overrides.push(("xla_cpu_enable_fast_min_max".to_owned(), Override::Flag(false)));
     }
     let executables = Executables::new(options.cache, &plugin, compiled, budget);
@@ -167,8 +167,8 @@ fn assembled(client: Client, plugin: &str, options: Options<'_>, cores: Cores, c
 }
 
 /// All cores of the plugin that a device belongs to, each as a device of its own: a process can open a TPU only once. The first
-/// one is `device` itself; where it is made of several cores, so are the others, and cores that are left over are not used.
-/// A device without a plugin (`cpu`, `cuda`) is alone.
+/// one is `device` itself. If it consists of several cores, so do the others, and cores that are left over are not used.
+/// A device without a plugin (`cpu`, `cuda`) is returned alone.
 ///
 /// Each call makes new devices of the other cores, so call it once.
 ///
@@ -179,16 +179,16 @@ fn assembled(client: Client, plugin: &str, options: Options<'_>, cores: Cores, c
 /// ```
 ///
 /// # Errors
-/// Those of the plugin.
+/// The errors of the plugin.
 pub fn cores(device: &Device) -> Result<Vec<Device>> {
     let others = backend_of(device).map_or(Ok(Vec::new()), Backend::others)?;
     Ok(std::iter::once(device.clone()).chain(others.into_iter().map(device_of)).collect())
 }
 
-/// Begins to record what the devices of a device's plugin do.
+/// Begins to record the activity of all devices of a device's plugin.
 ///
 /// # Errors
-/// If the device is none of a plugin (`cpu`, `cuda`), and those of [`Plugin::profile`].
+/// If the device belongs to no plugin (`cpu`, `cuda`), and the errors of [`Plugin::profile`].
 pub fn profile(device: &Device) -> Result<Profiler> {
     let Some(backend) = backend_of(device) else { bail!("only devices of PJRT plugins have a profiler of their own") };
     backend.client().plugin().profile().map_err(Error::wrap)
@@ -201,7 +201,7 @@ pub fn backend_of(device: &Device) -> Option<&Backend> {
 }
 
 fn device_of(backend: Backend) -> Device {
-    // candle tells devices apart by their number alone in some places.
+    // In some places candle compares devices by their number alone.
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let backend: Arc<dyn external::Backend> = Arc::new(backend);
     Device::external(backend, NEXT.fetch_add(1, Ordering::Relaxed))

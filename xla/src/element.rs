@@ -1,14 +1,14 @@
-//! Facts about the types of elements.
+//! Properties of element types.
 
 use crate::graph::is_float;
 use candle_core::{DType, Result, bail};
 use ferrotune_devices::pjrt::Element;
 use half::{bf16, f16};
 
-/// The type of a device's elements that candle calls `dtype`.
+/// PJRT's element type for candle's `dtype`.
 ///
 /// # Errors
-/// For the types of quantised models, which no kernel of candle computes with.
+/// If `dtype` is a type of quantised models, with which no kernel of candle computes.
 pub(crate) fn element_of(dtype: DType) -> Result<Element> {
     Ok(match dtype {
         DType::U8 => Element::U8,
@@ -24,7 +24,7 @@ pub(crate) fn element_of(dtype: DType) -> Result<Element> {
     })
 }
 
-/// candle's name for a type of PJRT that candle has.
+/// candle's type for PJRT's element type, if candle has it.
 pub(crate) fn to_dtype(element: Element) -> Result<DType> {
     Ok(match element {
         Element::U8 => DType::U8,
@@ -40,12 +40,12 @@ pub(crate) fn to_dtype(element: Element) -> Result<DType> {
     })
 }
 
-/// Whether sums of such elements lose digits so soon that they are computed in `f32`.
+/// Whether an element type is a 16-bit float: sums of such elements are computed in `f32`, because they lose digits early.
 pub(crate) fn is_short_float(element: Element) -> bool {
     is_float(element) && element.bytes() == 2
 }
 
-/// A number as such an element has it, rounded once.
+/// A number rounded once to an element type.
 pub(crate) fn rounded(number: f64, element: Element) -> f64 {
     match element {
         Element::Bf16 => bf16::from_f64(number).to_f64(),
@@ -58,20 +58,20 @@ pub(crate) fn is_unsigned(element: Element) -> bool {
     matches!(element, Element::Pred | Element::U8 | Element::U16 | Element::U32 | Element::U64)
 }
 
-/// The least number of an integer type, and the power of two above its greatest one.
+/// The least number of an integer type, and the power of two above its greatest number.
 pub(crate) fn bounds(element: Element) -> (f64, f64) {
     let bits = if element == Element::Pred { 1 } else { 8 * element.bytes() as i32 };
     if is_unsigned(element) { (0.0, 2_f64.powi(bits)) } else { (-2_f64.powi(bits - 1), 2_f64.powi(bits - 1)) }
 }
 
-/// What Rust's `as` makes of a number for an integer type: truncated and not out of bounds, 0 if not a number.
+/// A number converted to an integer type as with Rust's `as`: truncated, limited to the bounds, and 0 for a NaN.
 pub(crate) fn saturated(number: f64, element: Element) -> f64 {
     match element {
         Element::U8 => f64::from(number as u8),
         Element::U32 => f64::from(number as u32),
         Element::S16 => f64::from(number as i16),
         Element::S32 => f64::from(number as i32),
-        // Out of bounds, the conversion of a constant to `i64` saturates.
+        // The conversion of a constant to `i64` saturates at the bounds.
         _ => number.trunc(),
     }
 }

@@ -1,4 +1,4 @@
-//! Compiled programs, kept so that each one is compiled once: in memory, and in a folder for later processes.
+//! A cache of compiled programs, in memory and in a folder for later processes, so that each program is compiled once.
 
 use crate::budget::Budget;
 use crate::program::Program;
@@ -15,36 +15,36 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// The most executables that a folder keeps, and the most bytes; the ones that were used longest ago go first.
+/// The greatest number of executables in a folder, and of their bytes; those that were used longest ago are removed first.
 const MOST_KEPT: usize = 256;
 const MOST_BYTES: u64 = 1 << 30;
 
-/// How the names of kept executables end, and of those that are being written.
+/// The extensions of the files of kept executables, and of files that are being written.
 const EXTENSION: &str = "executable";
 const PARTIAL: &str = "partial";
 
-/// A file that is still being written after this time belongs to a process that was killed.
+/// The age from which on a partly written file counts as left behind by a process that was killed.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// The length of the checksum before an executable.
+/// The length of the checksum before an executable, in bytes.
 const CHECKSUM_BYTES: usize = 32;
 
-/// The programs that a device has compiled or loaded since it was opened, as many as [`Recent`] keeps.
+/// A cache of the executables that a device has compiled or loaded since it was opened, as many as [`Recent`] keeps.
 pub(crate) struct Executables {
-    /// Where executables are kept, and what tells this plugin on this machine from others.
+    /// The folder of kept executables, and the identity of this plugin and processor; none to keep no executables.
     kept: Option<(PathBuf, String)>,
-    /// How programs are compiled, and for which devices.
+    /// The options of the compilation, with the devices.
     options: CompileOptions,
     budget: Budget,
     ready: Mutex<Recent<u64, Arc<LoadedExecutable>>>,
     compilations: AtomicU64,
-    /// Whether the devices are those of several processes.
+    /// Whether devices of several processes compute together.
     is_joint: bool,
 }
 
 impl Executables {
-    /// Programs that are compiled with these options. Keeps executables in `folder`, if one is given; `plugin` tells the plugin
-    /// from others.
+    /// An empty cache of programs that are compiled with these options. The cache keeps executables in `folder`, if one is given;
+    /// `plugin` is the identity of the plugin.
     pub(crate) fn new(folder: Option<&Path>, plugin: &str, options: CompileOptions, budget: Budget) -> Executables {
         let kept = folder.map(|folder| (folder.to_owned(), format!("{plugin}\n{}", processor())));
         Executables::of(kept, options, budget)
@@ -55,13 +55,13 @@ impl Executables {
         Executables { kept, options, budget, ready, compilations, is_joint: false }
     }
 
-    /// The same for devices of several processes, which make sure that they all compile the same programs in the same order: a
-    /// program that only some of them run would wait for the others for ever, or compute with what is meant for another one.
+    /// The cache for devices of several processes, which make sure that all of them compile the same programs in the same order: a
+    /// program that only some of them run would wait for the others for ever, or use data that belong to another program.
     pub(crate) fn jointly(self) -> Executables {
         Executables { is_joint: true, ..self }
     }
 
-    /// None yet, for other devices of the same plugin.
+    /// An empty cache of executables for other devices of this plugin.
     pub(crate) fn on(&self, device_ids: Vec<i32>) -> Executables {
         let (kept, budget) = (self.kept.clone(), self.budget.clone());
         Executables::of(kept, self.options.clone().on(device_ids), budget)
@@ -70,7 +70,7 @@ impl Executables {
     /// The executable of a program, compiled at most once.
     ///
     /// # Errors
-    /// Those of the plugin's compiler, and if the device has too little memory for the program.
+    /// The errors of the plugin's compiler, and the shortage if the device has too little memory for the program.
     pub(crate) fn get(&self, client: &Client, program: &Program) -> Result<Arc<LoadedExecutable>> {
         let fingerprint = program.fingerprint();
         if let Some(executable) = self.ready.lock().unwrap_or_else(PoisonError::into_inner).get(&fingerprint) {
@@ -82,7 +82,7 @@ impl Executables {
         Ok(ready.insert(fingerprint, executable).clone())
     }
 
-    /// How many programs have been compiled, and not loaded.
+    /// The number of programs that have been compiled, without those that were loaded.
     pub(crate) fn compilations(&self) -> u64 {
         self.compilations.load(Ordering::Relaxed)
     }
@@ -99,13 +99,13 @@ impl Executables {
         let executable = client.compile(text.as_bytes(), &self.options).map_err(Error::wrap)?;
         self.compilations.fetch_add(1, Ordering::Relaxed);
         if let Some(path) = path {
-            // A plugin that cannot write its executables, or a full disk, costs the next process a compilation.
+            // If a plugin cannot write its executables, or the disk is full, the next process compiles the program again.
             let _ = executable.executable().serialize().map_err(io::Error::other).and_then(|bytes| keep(&path, &bytes));
         }
         Ok(executable)
     }
 
-    /// Makes sure that the other processes compile this program now, too, if there are others.
+    /// Makes sure that the other processes, if there are any, compile the same program now.
     fn agree(&self, client: &Client, text: &str) -> Result<()> {
         match client.store().filter(|_| self.is_joint) {
             None => Ok(()),
@@ -127,22 +127,22 @@ fn path(folder: &Path, plugin: &str, text: &str) -> PathBuf {
     folder.join(name).with_extension(EXTENSION)
 }
 
-/// The executable in a file, if the file is there, whole, and the plugin takes it; any other one is compiled anew.
+/// Loads the executable from a file, if the file exists, is whole, and the plugin accepts it. Otherwise the program is compiled.
 fn load(client: &Client, path: &Path) -> Option<LoadedExecutable> {
     let bytes = fs::read(path).ok()?;
     let executable = client.load(checked(&bytes)?).ok()?;
-    // When it was used last decides which ones are kept.
+    // The time of the last use decides which executables are kept.
     let _ = fs::File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
     Some(executable)
 }
 
-/// The executable behind its checksum: a plugin may end the process for a file that a crash of the machine has torn.
+/// The executable after its checksum, if they agree: a plugin may abort the process for a file that a machine's crash has damaged.
 fn checked(bytes: &[u8]) -> Option<&[u8]> {
     let (checksum, executable) = bytes.split_at_checked(CHECKSUM_BYTES)?;
     (checksum == Sha256::digest(executable).as_slice()).then_some(executable)
 }
 
-/// Writes an executable under another name first, so that no process loads half of one.
+/// Writes an executable under another name first, so that no process loads a partly written file.
 fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let Some(folder) = path.parent() else { return Ok(()) };
     fs::create_dir_all(folder)?;
@@ -154,16 +154,16 @@ fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
     trim(folder)
 }
 
-/// Removes the executables that were used longest ago, beyond what is kept, and files that nobody writes any more.
+/// Removes the executables that were used longest ago, beyond the limits, and files that were left half written.
 fn trim(folder: &Path) -> io::Result<()> {
     let mut kept = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if !has_hash(&path) {
-            continue; // this has not written it
+            continue; // this crate has not written the file
         }
         let has = |extension: &str| path.extension().is_some_and(|own| own == extension);
-        // Another process may have removed it meanwhile.
+        // Another process may have removed the file in the meantime.
         let Ok(file) = fs::metadata(&path) else { continue };
         let used = file.modified()?;
         if has(EXTENSION) {
@@ -183,14 +183,14 @@ fn trim(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a file has a name that [`path`] or [`keep`] gives.
+/// Whether a file has a name in the form that [`path`] or [`keep`] gives.
 fn has_hash(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let hash = name.split_once('.').map_or(name, |(hash, _)| hash);
     hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Another process may have removed the file first.
+/// The result of removing a file, without the error that another process has removed it first.
 fn removed(outcome: io::Result<()>) -> io::Result<()> {
     match outcome {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -198,7 +198,7 @@ fn removed(outcome: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// What the code of a CPU's executable depends on: a folder may be shared by machines with other processors.
+/// The features of this processor, on which the code of an executable depends: machines with other processors may share the folder.
 fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("flags") || line.starts_with("Features"));

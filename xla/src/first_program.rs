@@ -1,14 +1,14 @@
-//! Writes the first program of a process to a file instead of running it: `%tpu_check` of an objective compiles that for a TPU.
+//! Writes the first program of a process to a file instead of running it: `%tpu_check` of an objective compiles that program for a TPU.
 
 use candle_core::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Where the first program goes, and whether it is there.
+/// Path of the file for the first program, and whether it is written.
 static FILE: Mutex<Option<(PathBuf, bool)>> = Mutex::new(None);
 
-/// From now on no compiled step runs in this process. The first one on a device with a compiler writes its program to this file,
-/// as the text of a [StableHLO] module, and each one is an error.
+/// Makes all compiled steps of this process fail instead of running. The first one on a device with a compiler writes its program to
+/// this file, as the text of a [StableHLO] module.
 ///
 /// [StableHLO]: https://openxla.org/stablehlo/spec
 pub fn write_first_program(file: &Path) {
@@ -20,10 +20,10 @@ pub fn writes_first_program() -> bool {
     FILE.lock().unwrap_or_else(PoisonError::into_inner).is_some()
 }
 
-/// Writes a program, if it is the first one that is asked for.
+/// Writes a program, if it is the first one of the process.
 ///
 /// # Errors
-/// If programs are written and not run.
+/// If programs are written instead of being run.
 pub(crate) fn instead_of_running(program: impl FnOnce() -> String) -> Result<()> {
     let mut file = FILE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some((path, is_written)) = &mut *file else { return Ok(()) };

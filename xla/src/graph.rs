@@ -1,6 +1,6 @@
-//! The graph of what candle has asked for: nodes are dense arrays of known shape, computed or not.
+//! The graph of candle's operations: its nodes are dense arrays of known shape, computed or not.
 //!
-//! A node never changes. Once its value is computed, it forgets how: its inputs are freed, and programs take it as an argument.
+//! A node never changes. Once its value is computed, its inputs are freed, and programs take the node as an argument.
 
 mod array;
 
@@ -12,37 +12,37 @@ use ferrotune_devices::pjrt::{Buffer, Element};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// How an array follows from its inputs. Without another word, the names and rules are [StableHLO]'s.
+/// The operation by which an array follows from its inputs. Unless noted otherwise, the names and rules are [StableHLO]'s.
 ///
 /// [StableHLO]: https://openxla.org/stablehlo/spec
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Op {
-    /// Its value is there since it was made.
+    /// An array whose value exists from the start.
     Data,
     /// Data of which only shape and type are known: an argument of a step that is traced.
     Described,
-    /// A number of [`Node::numbers`] in each element: an argument of the program, so that another number needs no other
+    /// A number of [`Node::numbers`] in each element. It is an argument of the program, so that another number needs no other
     /// program.
     Number,
-    /// Any elements: candle sets all of them before it reads one.
+    /// An array of arbitrary elements: candle sets all of them before it reads one.
     Uninit,
-    /// The number with these bits (of an `f64`; of an `i64` for integers) in each element.
+    /// The number with these bits in each element: bits of an `f64`, or of an `i64` for integers.
     Constant(u64),
-    /// These numbers, as [`Op::Constant`] has them, in the one dimension.
+    /// An array of one dimension with these numbers, in the format of [`Op::Constant`].
     Table(Vec<u64>),
     Iota(usize),
     Reshape,
     Transpose(Vec<usize>),
-    /// Where each dimension of the input is in the result.
+    /// A broadcast: the dimension of the result for each dimension of the input.
     Broadcast(Vec<usize>),
-    /// First element and the one after the last, for each dimension, and how far apart the elements are.
+    /// A slice: for each dimension the first element, the one after the last, and the stride.
     Slice {
         start: Vec<usize>,
         end: Vec<usize>,
         stride: Vec<usize>,
     },
     Concatenate(usize),
-    /// Zeros (the second input) before, after and between the elements of the first.
+    /// The first input with zeros (the second input) before, after and between its elements.
     Pad {
         low: Vec<i64>,
         high: Vec<i64>,
@@ -51,58 +51,58 @@ pub(crate) enum Op {
     Reverse(Vec<usize>),
     Unary(Unary),
     Binary(Binary),
-    /// Two inputs; the result is a predicate.
+    /// A comparison of two inputs; the result is a predicate.
     Compare(Compare),
-    /// Predicate, value where it holds, value elsewhere.
+    /// A choice by three inputs: a predicate, the value where it holds, and the value elsewhere.
     Select,
     Convert,
-    /// Removes these dimensions.
+    /// A reduction that removes these dimensions.
     Reduce(Reduction, Vec<usize>),
-    /// How many leading dimensions are batches; the last of the left one and the first other of the right one are summed.
+    /// A matrix product over the last dimension of the left input and the first one after the batches of the right input.
     Dot {
         batches: usize,
     },
     Convolution(Convolution),
-    /// Reduces windows of the last two dimensions.
+    /// A reduction of windows over the last two dimensions.
     Window {
         reduction: Reduction,
         size: (usize, usize),
         stride: (usize, usize),
     },
-    /// Operand, source: adds each element of the source to where its window has the greatest element.
+    /// The operand and the source: each element of the source is added at the greatest element of its window in the operand.
     SelectAndScatter {
         size: (usize, usize),
         stride: (usize, usize),
     },
-    /// Slices of size 1 in this dimension at indices (the second input, of one dimension).
+    /// A gather of slices of size 1 in this dimension, at indices (the second input, of one dimension).
     Take(usize),
-    /// Slices of size 1 in this dimension are added or put at indices: old value, indices, source.
+    /// A scatter of slices of size 1 in this dimension, which are added or put: old value, indices, source.
     Put(Update, usize),
-    /// Single elements at places: indices of all dimensions are in the last dimension of the second input.
+    /// A gather of single elements: the last dimension of the second input has the indices in all dimensions.
     TakeEach,
-    /// Single elements are added or put at places: old value, places, source.
+    /// A scatter of single elements, which are added or put: old value, indices in all dimensions, source.
     PutEach(Update),
-    /// The places that the elements have in order along the last dimension, in `u32`.
+    /// The indices that sort the elements along the last dimension, in `u32`.
     SortPlaces {
         ascending: bool,
     },
     /// A key for random bits: two numbers, an argument of the program that is new in each run.
     Key,
-    /// Random bits by a key.
+    /// Random bits from a key.
     Bits,
-    /// The rows of an array that belong to this replica: the first replica has the first ones.
+    /// The rows of an array that belong to this replica: the first replica has the first rows.
     Shard,
     /// The sum over all replicas.
     AllReduce,
-    /// The same array, spread as [`Node::sharding`] tells.
+    /// The same array, spread over the mesh as [`Node::sharding`] says.
     Sharding,
-    /// The greatest of some indexes that is out of a dimension of this size, or [`NONE_FOUND`](crate::checks::NONE_FOUND).
+    /// The greatest of some indexes that is out of the range of a dimension of this size, or [`NONE_FOUND`](crate::checks::NONE_FOUND).
     OutOfRange(usize),
-    /// The first input. The second one is a scalar: an index out of range, or [`NONE_FOUND`](crate::checks::NONE_FOUND).
+    /// The first input, with a check. The second input is a scalar: an index out of range, or [`NONE_FOUND`](crate::checks::NONE_FOUND).
     Checked(Check),
 }
 
-/// A function of one array. StableHLO's names; `Erf` is CHLO's.
+/// A function of one array. The names are StableHLO's; `Erf` is CHLO's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Unary {
     Abs,
@@ -124,7 +124,7 @@ pub(crate) enum Unary {
     Tanh,
 }
 
-/// A function of two arrays of the same shape. StableHLO's names.
+/// A function of two arrays of the same shape. The names are StableHLO's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Binary {
     Add,
@@ -156,51 +156,51 @@ pub(crate) enum Reduction {
     Minimum,
 }
 
-/// What becomes of an element of the old value where one of the source is put.
+/// The update of an element of the old value by an element of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Update {
     Add,
     Set,
 }
 
-/// A convolution of batch × channels × space with output × input channels × space (the reverse if `transposed`).
+/// A convolution of batch × channels × space with output × input channels × space (input × output channels if `transposed`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Convolution {
     pub(crate) spatial: usize,
     pub(crate) stride: usize,
-    /// Before and after the elements, for each spatial dimension.
+    /// The padding before and after the elements, for each spatial dimension.
     pub(crate) padding: Vec<(i64, i64)>,
     pub(crate) input_dilation: usize,
     pub(crate) kernel_dilation: usize,
     pub(crate) transposed: bool,
 }
 
-/// What is known of an array without its value.
+/// The form of an array: its dimensions, element type and sharding.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Form {
     pub(crate) dims: Vec<usize>,
     pub(crate) element: Element,
-    /// How its value is spread over a mesh, if that was said: each core has all of it otherwise.
+    /// The sharding of the value over a mesh; without one, each core has the whole value.
     pub(crate) sharding: Option<Sharding>,
 }
 
-/// An array.
+/// An array of the graph.
 pub(crate) struct Node {
-    /// Greater than that of each node that was made earlier.
+    /// The number of the node, greater than that of each node that was made earlier.
     pub(crate) id: u64,
     pub(crate) op: Op,
     pub(crate) dims: Vec<usize>,
     pub(crate) element: Element,
-    /// As in [`Form`].
+    /// The sharding of the value over a mesh, as in [`Form`].
     pub(crate) sharding: Option<Sharding>,
-    /// Arguments of [`Op::Number`] and [`Op::Key`]; the hash of the bytes of [`Op::Data`] that a step has made.
+    /// The numbers for [`Op::Number`] and [`Op::Key`]; for [`Op::Data`] that a step has made, the hash of its bytes.
     pub(crate) numbers: Vec<f64>,
-    /// How many nodes follow one another from one that is computed to this one.
+    /// The length of the longest chain of nodes from a computed one to this one.
     pub(crate) depth: usize,
     inputs: Mutex<Vec<Arc<Node>>>,
-    /// The value, once for each device: whole or a part.
+    /// The value, one buffer for each device: the whole value or a part.
     value: OnceLock<Vec<Buffer>>,
-    /// Why the value cannot be read. Known before the value is there.
+    /// The index out of range because of which the value cannot be read. It is set before the value.
     fault: OnceLock<Arc<Fault>>,
 }
 
@@ -237,54 +237,54 @@ impl Node {
         Arc::new(Node { id: next_id(), op, dims, element, sharding, numbers, depth, inputs, value, fault })
     }
 
-    /// An array of which only this is known.
+    /// A node of which only the form is known.
     pub(crate) fn described(form: &Form) -> Arc<Node> {
         Node::of_form(Op::Described, Vec::new(), form.clone(), Vec::new())
     }
 
-    /// An array whose value is there: one buffer for each device.
+    /// A node whose value exists: one buffer for each device.
     pub(crate) fn data(value: Vec<Buffer>, form: &Form) -> Arc<Node> {
         let node = Node::of_form(Op::Data, Vec::new(), form.clone(), Vec::new());
         node.set_value(value);
         node
     }
 
-    /// An uploaded array with the hash of its bytes.
+    /// A node for an uploaded array, with the hash of its bytes.
     pub(crate) fn hashed_data(value: Vec<Buffer>, dims: &[usize], element: Element, hash: Vec<f64>) -> Arc<Node> {
         let node = Node::with_numbers(Op::Data, Vec::new(), dims, element, hash);
         node.set_value(value);
         node
     }
 
-    /// `number` in each element, as a part of the program.
+    /// A node with `number` in each element, as a constant of the program.
     pub(crate) fn constant(number: f64, dims: &[usize], element: Element) -> Arc<Node> {
         let bits = if is_float(element) { number.to_bits() } else { (number as i64).cast_unsigned() };
         Node::new(Op::Constant(bits), Vec::new(), dims, element)
     }
 
-    /// `number` in each element, as an argument of the program: on its way there through `f32`, a 16-bit number stays as it is.
+    /// A node with `number` in each element, as an argument of the program. A 16-bit number passes through `f32` unchanged.
     pub(crate) fn number(number: f64, dims: &[usize], element: Element) -> Arc<Node> {
         Node::with_numbers(Op::Number, Vec::new(), dims, element, vec![rounded(number, element)])
     }
 
-    /// Numbers as bits of an `f64`, or of an `i64` for integers, as a part of the program.
+    /// A node with these numbers, by their bits as an `f64`, or as an `i64` for integers, as a constant of the program.
     pub(crate) fn table(numbers: Vec<u64>, element: Element) -> Arc<Node> {
         let count = numbers.len();
         Node::new(Op::Table(numbers), Vec::new(), &[count], element)
     }
 
-    /// The place of each element in a dimension.
+    /// A node with the index of each element in a dimension.
     pub(crate) fn iota(dim: usize, dims: &[usize], element: Element) -> Arc<Node> {
         Node::new(Op::Iota(dim), Vec::new(), dims, element)
     }
 
-    /// This array, spread in this way.
+    /// This array with another sharding.
     pub(crate) fn spread(self: &Arc<Self>, sharding: Sharding) -> Arc<Node> {
         let form = Form { sharding: Some(sharding), ..self.form() };
         Node::of_form(Op::Sharding, vec![self.clone()], form, Vec::new())
     }
 
-    /// This array with its value spread in this way, or whole.
+    /// This array with the wanted sharding of its value, or whole.
     pub(crate) fn spread_as(self: &Arc<Self>, wanted: Option<&Sharding>) -> Arc<Node> {
         if self.split() == wanted.filter(|wanted| wanted.is_split()) {
             return self.clone();
@@ -292,7 +292,7 @@ impl Node {
         self.spread(wanted.cloned().unwrap_or_else(|| Sharding::whole(self.dims.len())))
     }
 
-    /// How its value is spread; none if each core has all of it.
+    /// The sharding of the value; none if each core has the whole value.
     fn split(&self) -> Option<&Sharding> {
         self.sharding.as_ref().filter(|sharding| sharding.is_split())
     }
@@ -309,17 +309,17 @@ impl Node {
         self.lock().clone()
     }
 
-    /// The value, once for each device, if it is computed.
+    /// The value, one buffer for each device; none if it is not computed.
     pub(crate) fn value(&self) -> Option<&[Buffer]> {
         self.value.get().map(Vec::as_slice)
     }
 
-    /// An index out of range on which the computed value depends.
+    /// The index out of range on which the computed value depends, if there is one.
     pub(crate) fn fault(&self) -> Option<&Arc<Fault>> {
         self.fault.get()
     }
 
-    /// The error of a read, if the computed value has a fault.
+    /// Returns the error of a read if the computed value has a fault.
     pub(crate) fn sound(&self) -> candle_core::Result<()> {
         self.fault().map_or(Ok(()), |fault| fault.error())
     }
@@ -330,7 +330,7 @@ impl Node {
         self.set_value(value);
     }
 
-    /// Keeps the computed value. The first one stays, should two threads compute the same node.
+    /// Keeps the computed value. If two threads compute the same node, the first value stays.
     pub(crate) fn set_value(&self, value: Vec<Buffer>) {
         if self.value.set(value).is_ok() {
             let inputs = std::mem::take(&mut *self.lock());
@@ -338,7 +338,7 @@ impl Node {
         }
     }
 
-    /// The value of a node that nobody else has; otherwise the node itself.
+    /// The value of a node that has no other owner; otherwise the node itself.
     pub(crate) fn into_value(self: Arc<Self>) -> Result<Vec<Buffer>, Arc<Node>> {
         if self.value.get().is_none() || Arc::strong_count(&self) > 1 {
             return Err(self);
@@ -358,7 +358,7 @@ impl Drop for Node {
     }
 }
 
-/// Frees nodes one after the other: a chain of many thousands, freed by each other, would need as many stack frames.
+/// Frees nodes in a loop: a chain of many thousand nodes that free each other would need as many stack frames.
 fn free(mut nodes: Vec<Arc<Node>>) {
     while let Some(node) = nodes.pop() {
         if let Ok(mut node) = Arc::try_unwrap(node) {

@@ -1,7 +1,7 @@
-//! candle on PJRT: each kernel that candle asks for becomes a node of a graph, which is written as StableHLO, compiled by a
+//! candle on PJRT: each kernel that candle calls becomes a node of a graph, which is written as StableHLO, compiled by a
 //! plugin and run on its device. Views, `backward`, layers and optimisers are candle's own.
 //!
-//! Decides nothing about devices: whoever uses it names the plugin.
+//! This crate does not choose devices: its caller names the plugin.
 
 mod backend;
 mod budget;

@@ -1,16 +1,16 @@
-//! From candle's kernels to nodes of the graph.
+//! Lowers candle's kernels to nodes of the graph.
 //!
 //! The results are candle's on the CPU, with these exceptions, which depend on values:
 //!
 //! * An index outside its dimension, which is an error on the CPU at once, is an error here when a value that depends on it is
-//!   read (`checks`). Where a program does not check, which is so in compiled steps unless `FERROTUNE_CHECK_INDEXES` is 1, it
-//!   reads a NaN (0 among integers) and writes nothing. The greatest index of its type reads 0 and writes nothing, as on the CPU.
-//! * Where `scatter` puts several elements into one place, any of them stays.
+//!   read (`checks`). A program without checks, which is a compiled step unless `FERROTUNE_CHECK_INDEXES` is 1, reads a NaN there
+//!   (0 for integers) and writes nothing. The greatest index of its type reads 0 and writes nothing, as on the CPU.
+//! * If `scatter` puts several elements into one place, any of them remains.
 //! * Integers divided by zero give a number that depends on the device.
 //! * Bilinear interpolation of integers may give a neighbour, since its sums are rounded in another order.
-//! * A sum of integers wraps where its type does not have it.
+//! * A sum of integers wraps around if it is outside the range of its type.
 //!
-//! Sums of 16-bit floats are computed in `f32`. A NaN is the extreme of what it is in, and greater than every number in a sort.
+//! Sums of 16-bit floats are computed in `f32`. An extreme over elements with a NaN is NaN, and a sort puts NaN above every number.
 
 mod cast;
 mod copy;
@@ -36,14 +36,14 @@ pub(crate) use custom::custom;
 use ferrotune_devices::pjrt::Element;
 use std::sync::Arc;
 
-/// The array that a kernel makes.
+/// The shape and type of the array that a kernel makes.
 #[derive(Clone, Copy)]
 struct Wanted<'a> {
     dims: &'a [usize],
     element: Element,
 }
 
-/// The result of a kernel, of this shape and type. Nothing is computed yet.
+/// Lowers a kernel to the node of its result, of this shape and type, without computing it.
 ///
 /// # Errors
 /// If candle's kernel refuses such inputs, or they have no lowering.
@@ -55,13 +55,13 @@ pub(crate) fn apply(
     dtype: DType,
 ) -> Result<Value> {
     match (&kernel, inputs) {
-        // Only a part of the old value changes, so that it need not be put together for that.
+        // These kernels change only a part of the old value, so its parts need not be joined first.
         (Kernel::Copy { offset }, [old, source]) => return copy::elements(old, source, *offset),
         (Kernel::Copy2d { rows, columns, source: from, target }, [old, source]) => {
             return copy::rows(old, source, *rows, *columns, *from, *target);
         }
         (Kernel::Set(number), [old]) => return copy::set(old, *number),
-        // A copy of a storage has its dimensions, along which the value may be spread.
+        // The node of a whole storage is used without its flat view, because the value may be spread along the node's own dimensions.
         (Kernel::ToDType, [input]) if copy::is_whole(input) => {
             let node = Value::node_in(input.storage.slot())?;
             return Ok(Value::Node(cast::cast(&node, element_of(dtype)?)));
@@ -136,7 +136,7 @@ fn compare(comparison: CmpOp) -> Compare {
     }
 }
 
-/// The error for a function that these elements do not have.
+/// The error for a function that this element type does not have.
 fn no_lowering<T>(name: &str, element: Element) -> Result<T> {
     let dtype = element::to_dtype(element)?;
     bail!(
@@ -145,7 +145,7 @@ fn no_lowering<T>(name: &str, element: Element) -> Result<T> {
     )
 }
 
-/// Computes with 16-bit floats in `f32`, and with all others in their own type.
+/// Computes in `f32` for 16-bit floats, and in the array's own type for all other types.
 pub(crate) fn widened(x: &Arc<Node>, compute: impl FnOnce(&Arc<Node>) -> Arc<Node>) -> Arc<Node> {
     match element::is_short_float(x.element) {
         true => compute(&x.convert(Element::F32)).convert(x.element),

@@ -1,12 +1,12 @@
-//! The devices of a plugin that compute one program together: as replicas, each with values of its own, or as a mesh that has
-//! one value of each array, whole on each core or spread over them.
+//! The devices of a plugin that compute one program together: as replicas, each with its own values, or as a mesh with one value of
+//! each array, which each core has as a whole or in part.
 //!
-//! Mesh and axis are [JAX's words](https://docs.jax.dev/en/latest/sharded-computation.html).
+//! The terms mesh and axis are [JAX's](https://docs.jax.dev/en/latest/sharded-computation.html).
 
 use candle_core::{Result, bail};
 use ferrotune_devices::pjrt::CompileOptions;
 
-/// How several devices compute a program.
+/// The arrangement in which several devices compute a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cores {
     Replicas(usize),
@@ -15,7 +15,7 @@ pub(crate) enum Cores {
 
 impl Cores {
     /// # Errors
-    /// If both replicas and a mesh are asked for, or an axis has no name, no cores, or the name of another one.
+    /// If both replicas and a mesh are requested, or an axis has no name, no cores, or the name of another axis.
     pub(crate) fn new(replicas: usize, mesh: &[(&str, usize)]) -> Result<Cores> {
         match mesh {
             [] => Ok(Cores::Replicas(replicas)),
@@ -27,7 +27,7 @@ impl Cores {
         }
     }
 
-    /// How many devices they are.
+    /// The number of devices.
     pub(crate) fn count(&self) -> usize {
         self.replicas() * self.partitions()
     }
@@ -53,7 +53,7 @@ impl Cores {
         }
     }
 
-    /// How a program is compiled for them.
+    /// The options with which a program is compiled for these devices.
     pub(crate) fn options(&self) -> CompileOptions {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         match self {
@@ -63,7 +63,7 @@ impl Cores {
     }
 }
 
-/// Cores in rows, columns and so on: each direction is an axis with a name. Neighbours along the last axis follow one another.
+/// A grid of cores, in which each direction is a named axis. Neighbours along the last axis have successive numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mesh {
     axes: Vec<(String, usize)>,
@@ -116,7 +116,7 @@ impl Mesh {
         Ok(Sharding(split))
     }
 
-    /// The sharding as XLA writes it: the parts along each dimension, and which cores have them. Cores along axes that split
+    /// The sharding in XLA's notation: the number of parts along each dimension, and the cores that have them. Cores along axes that split
     /// nothing have the same part.
     pub(crate) fn attribute(&self, sharding: Option<&Sharding>) -> String {
         let Some(Sharding(split)) = sharding.filter(|sharding| sharding.is_split()) else {
@@ -131,7 +131,7 @@ impl Mesh {
         let rest = if copies > 1 { " last_tile_dim_replicate" } else { "" };
         parts.extend((copies > 1).then_some(copies));
         let sizes: Vec<usize> = self.axes.iter().map(|(_, cores)| *cores).collect();
-        // XLA reads several sizes only together with the order in which they are taken.
+        // XLA accepts several sizes only together with their order.
         let devices = match order.is_sorted() {
             true => format!("[{}]", self.cores()),
             false => format!("[{}]T({})", list(&sizes), list(&order)),
@@ -144,12 +144,12 @@ fn list(numbers: &[usize]) -> String {
     numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// How an array is spread over a mesh: the number of the axis along which each dimension is split, if any.
+/// The sharding of an array over a mesh: for each dimension the index of the axis along which it is split, if any.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Sharding(Vec<Option<usize>>);
 
 impl Sharding {
-    /// Each core has the whole array, of so many dimensions.
+    /// The sharding in which each core has the whole array, for so many dimensions.
     pub(crate) fn whole(rank: usize) -> Sharding {
         Sharding(vec![None; rank])
     }
@@ -158,7 +158,7 @@ impl Sharding {
         self.0.iter().any(Option::is_some)
     }
 
-    /// As numbers that candle hands over: the axis of each dimension, from 1, and 0 for none.
+    /// The sharding as numbers for candle's attributes: the axis of each dimension, from 1, and 0 for none.
     pub(crate) fn to_numbers(&self) -> Vec<f64> {
         self.0.iter().map(|axis| axis.map_or(0.0, |axis| (axis + 1) as f64)).collect()
     }

@@ -1,7 +1,7 @@
 //! Pipeline parallelism: the layers of a model are divided into stages, each on a device of its own, and the rows of a batch into
 //! micro-batches, so that the stages work on different micro-batches at the same time.
 //!
-//! Divides no model by itself, and moves no variable: a stage is where its variables are.
+//! A pipeline divides no model by itself, and moves no variable: a stage is on the device of its variables.
 
 mod part;
 mod schedule;
@@ -19,7 +19,7 @@ type Body<'a> = Box<dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>> + 'a>;
 type Layers<'a> = Box<dyn Fn(&Tensor) -> Result<Tensor> + 'a>;
 type Update<'a> = Box<dyn FnMut(&GradStore) -> Result<()> + 'a>;
 
-/// Some consecutive layers of a model.
+/// A stage: some consecutive layers of a model.
 pub struct Stage<'a> {
     vars: Vec<Var>,
     layers: Layers<'a>,
@@ -27,10 +27,10 @@ pub struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// A stage on the device of its variables. `layers` takes the output of the stage before, or a micro-batch, on this device.
-    /// `update` changes the variables by the means of their gradients over the batch: a step of an optimiser for `vars`.
+    /// A stage on the device of its variables. `layers` takes the output of the previous stage, or a micro-batch, on this device.
+    /// `update` takes the mean gradients of the variables over the batch, and changes the variables: a step of an optimiser for `vars`.
     ///
-    /// On a device with a compiler `layers` is called once more in the backward pass, in place of keeping what it computes
+    /// On a device with a compiler, `layers` is called once more in the backward pass, so that its results need not be kept
     /// (rematerialisation). Its random numbers are the same in both calls.
     pub fn new(
         vars: Vec<Var>,
@@ -41,7 +41,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// A model in stages.
+/// A model that is divided into stages.
 ///
 /// ```
 /// use candle_core::{DType, Device, Tensor, Var};
@@ -66,25 +66,25 @@ impl<'a> Stage<'a> {
 /// ```
 pub struct Pipeline<'a> {
     workers: Vec<Worker<'a>>,
-    /// Divide the inputs, and the targets.
+    /// The programs that divide the inputs and the targets into micro-batches.
     dividers: [Step<Body<'a>>; 2],
     micro_batches: usize,
-    /// All passes of a step in their order.
+    /// All passes of a step, in their order.
     passes: Vec<(usize, Pass)>,
-    /// The shapes and types for which all programs are there.
+    /// The shapes and types for which all programs are compiled.
     prepared: Option<Signature>,
-    /// Whether a step has begun and has not ended.
+    /// Whether a step has begun and has not ended, so that the pipeline cannot be used.
     is_torn: bool,
 }
 
 impl<'a> Pipeline<'a> {
-    /// A pipeline of these stages, in the order of the model. `loss` takes the output of the last one and the target, and returns a
+    /// A pipeline of these stages, in the order of the model. `loss` takes the output of the last stage and the target, and returns a
     /// number: the mean over the rows of the micro-batch. Stages may share a device, and a pipeline of one stage accumulates
     /// gradients over micro-batches.
     ///
     /// # Errors
     /// If there are no stages or no micro-batches, a stage has no variables or has them on several devices, or two stages have the
-    /// same variable. A stage that uses a variable of another one is an error of [`Pipeline::run`].
+    /// same variable. If a stage uses a variable of another stage, [`Pipeline::run`] returns an error.
     pub fn new(
         stages: Vec<Stage<'a>>,
         loss: impl Fn(&Tensor, &Tensor) -> Result<Tensor> + 'a,
@@ -111,17 +111,17 @@ impl<'a> Pipeline<'a> {
         Ok(Pipeline { workers, dividers, micro_batches, passes, prepared: None, is_torn: false })
     }
 
-    /// One step of training: `x` is the batch, on the device of the first stage, and `y` the targets of its rows, on that of the
-    /// last. Returns the mean of the losses of the micro-batches, on the device of the last stage.
+    /// Takes one step of training. `x` is the batch, on the device of the first stage, and `y` the targets of its rows, on the device of
+    /// the last stage. Returns the mean of the losses of the micro-batches, on the device of the last stage.
     ///
     /// The variables of all stages then have the values that one device gives them for the whole batch, as long as the layers treat
-    /// each row by itself; a batch norm, for one, has the mean of its micro-batch. Between cores of one plugin nothing here waits
-    /// for a device: everything is started when this returns, and reading the loss waits for the end.
+    /// each row by itself; a batch norm, for one, has the mean of its micro-batch. Between cores of one plugin this call does not wait
+    /// for a device: it starts all programs, and reading the loss waits for their end.
     ///
     /// # Errors
     /// Before anything runs: if the rows cannot be divided into micro-batches, a tensor is on another device, and on devices with a
-    /// compiler those of [`Step::run`], of the layers and of the loss. Later: those of the devices; some stages may have taken the
-    /// step then, so load a checkpoint.
+    /// compiler the errors of [`Step::run`], of the layers and of the loss. Later: the errors of the devices. Some stages may then have
+    /// taken the step already, so load a checkpoint.
     pub fn run(&mut self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         self.prepare(x, y)?;
         if std::mem::replace(&mut self.is_torn, true) {
@@ -140,11 +140,11 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// The programs of all stages as [`Step::stablehlo`] writes them, each with its name, such as `stage_1_forward`; the last stage has
-    /// none for the forward pass alone. Each one runs on one core. Runs nothing.
+    /// The programs of all stages in the form of [`Step::stablehlo`], each with its name, such as `stage_1_forward`; the last stage has
+    /// no program for the forward pass alone. Each program is for one core. This runs nothing.
     ///
     /// # Errors
-    /// Those of [`Pipeline::run`] before anything runs, and if a device has no compiler.
+    /// The errors of [`Pipeline::run`] before anything runs, and if a device has no compiler.
     pub fn stablehlo(&mut self, x: &Tensor, y: &Tensor) -> Result<Vec<(String, String)>> {
         let mut programs = Vec::new();
         self.visit(x, y, &mut |name, step, signature| {
@@ -155,7 +155,7 @@ impl<'a> Pipeline<'a> {
         Ok(programs)
     }
 
-    /// Compiles what is not compiled for such tensors.
+    /// Compiles the programs for such tensors, unless they are compiled.
     fn prepare(&mut self, x: &Tensor, y: &Tensor) -> Result<()> {
         let signature = signature_of(&[x.clone(), y.clone()]);
         for (name, tensor, worker) in [("input", x, self.workers.first()), ("target", y, self.workers.last())] {
@@ -172,7 +172,7 @@ impl<'a> Pipeline<'a> {
         Ok(())
     }
 
-    /// Asks all programs, in the order of the stages, as far as their arguments are known before they run.
+    /// Calls `ask` for all programs, in the order of the stages, as far as their arguments are known before they run.
     fn visit(&mut self, x: &Tensor, y: &Tensor, ask: Ask<'a, '_>) -> Result<()> {
         let (mut input, target) = (self.divided(x)?, self.divided(y)?);
         if x.dims()[0] != y.dims()[0] {
@@ -188,7 +188,7 @@ impl<'a> Pipeline<'a> {
         Ok(())
     }
 
-    /// Shape and type of a micro-batch.
+    /// The shape and type of a micro-batch.
     fn divided(&self, batch: &Tensor) -> Result<Kind> {
         match batch.dims() {
             [rows, others @ ..] if *rows > 0 && rows % self.micro_batches == 0 => {
@@ -201,7 +201,7 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// The forward and backward passes of all micro-batches. Returns their losses.
+    /// Runs the forward and backward passes of all micro-batches, and returns their losses.
     fn pass(&mut self, x: &Tensor, y: &Tensor) -> Result<Vec<Tensor>> {
         let [inputs, targets] = &mut self.dividers;
         let (inputs, targets) = (inputs.run(std::slice::from_ref(x))?, targets.run(std::slice::from_ref(y))?);
@@ -238,7 +238,7 @@ impl<'a> Pipeline<'a> {
     }
 }
 
-/// What has arrived at a stage for its next passes, in the order of the micro-batches.
+/// The tensors that have arrived at a stage for its next passes, in the order of the micro-batches.
 type Mail = HashMap<(usize, Pass), VecDeque<Tensor>>;
 
 fn taken(mail: &mut Mail, stage: usize, pass: Pass) -> Result<Tensor> {
@@ -248,7 +248,7 @@ fn taken(mail: &mut Mail, stage: usize, pass: Pass) -> Result<Tensor> {
     }
 }
 
-/// The rows of each micro-batch.
+/// A step that divides a batch into the rows of each micro-batch.
 fn divider<'a>(device: &Device, micro_batches: usize) -> Step<Body<'a>> {
     let divide = move |arguments: &[Tensor]| -> Result<Vec<Tensor>> {
         let rows = arguments[0].dim(0)? / micro_batches;
@@ -257,8 +257,8 @@ fn divider<'a>(device: &Device, micro_batches: usize) -> Step<Body<'a>> {
     Step::new(device, Box::new(divide))
 }
 
-/// Each stage has an optimiser of its own, so that a variable of two stages would get two steps by half of its gradient. `owned` are
-/// the variables of all stages, each with its stage's place.
+/// Refuses a variable that belongs to two stages: each stage has its own optimiser, so the variable would get two steps by half of its
+/// gradient. `owned` are the variables of all stages, each with the index of its stage.
 fn refuse_shared(owned: &[(usize, Var)]) -> Result<()> {
     let mut owners = HashMap::new();
     for (place, var) in owned {

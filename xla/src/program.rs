@@ -1,4 +1,4 @@
-//! Programs: the part of the graph that some results need, in an order in which it can be computed.
+//! Programs: the part of the graph that some results need, in an order in which inputs come first.
 
 use crate::checks::{self, Check, Checks};
 use crate::graph::{Array as _, Node, Op};
@@ -9,43 +9,43 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-/// What a program is given when it runs, in this order.
+/// An argument of a program, in the order of its inputs.
 pub(crate) enum Argument {
-    /// The value of a node, or what is given in its place.
+    /// The value of a node, or a value that replaces it.
     Node(Arc<Node>),
-    /// A key for random bits: the node's numbers tell which one.
+    /// A key for random bits, which the node's numbers identify.
     Key(Arc<Node>),
-    /// The numbers of all [`Op::Number`]s in the order of the instructions, in this type.
+    /// The numbers of all nodes [`Op::Number`], in the order of the instructions, in this type.
     Numbers(Vec<f64>, Element),
 }
 
-/// A node whose place is not known yet; with its inputs once they were looked at.
+/// A node that is not placed in the order yet, with its inputs once they have been visited.
 type Open = (Arc<Node>, Option<Vec<Arc<Node>>>);
 
 /// A node that the program computes, or takes as an argument.
 pub(crate) struct Instruction {
     pub(crate) node: Arc<Node>,
-    /// The instructions that compute its inputs.
+    /// The indices of the instructions that compute the node's inputs.
     pub(crate) inputs: Vec<usize>,
-    /// The argument that it is, if it is not computed.
+    /// The index of the argument, if the node is not computed.
     pub(crate) argument: Option<usize>,
 }
 
 pub(crate) struct Program {
     pub(crate) arguments: Vec<Argument>,
     pub(crate) instructions: Vec<Instruction>,
-    /// The instructions whose values the program returns.
+    /// The indices of the instructions whose values the program returns.
     pub(crate) results: Vec<usize>,
-    /// The instructions that check indexes. If there are any, the last result has what they have found, one number each.
+    /// The instructions that check indexes. If there are any, the last result of the program has the result of each check, one number each.
     pub(crate) checks: Vec<(usize, Check)>,
-    /// Arguments whose memory a result takes over: argument and result.
+    /// The arguments whose memory a result reuses: pairs of argument and result.
     pub(crate) aliases: Vec<(usize, usize)>,
     pub(crate) cores: Cores,
 }
 
 impl Program {
-    /// The program that computes `results`. `donors` are arguments, each with the number of the result that takes over its
-    /// memory. What has a value is an argument, and so are `given` nodes, even if their values are not computed yet.
+    /// The program that computes `results`. `donors` are arguments, each with the index of the result that reuses its memory. A node
+    /// with a value is an argument, and so is a `given` node, even if its value is not computed yet.
     pub(crate) fn new(
         results: &[Arc<Node>],
         donors: &[(Arc<Node>, usize)],
@@ -81,7 +81,7 @@ impl Program {
         program
     }
 
-    /// Notes the instructions that check indexes. Returns what they have found.
+    /// Records the instructions that check indexes. Returns the node with the results of the checks.
     fn found(&mut self, checks: Checks) -> Option<Arc<Node>> {
         if checks == Checks::LeftOut {
             return None;
@@ -98,7 +98,7 @@ impl Program {
         }
     }
 
-    /// Puts all nodes that `results` need, and that have no place yet, into an order in which inputs come first.
+    /// Adds all nodes that `results` need, and that are not placed yet, in an order in which inputs come first.
     fn order(
         &mut self,
         places: &mut HashMap<*const Node, usize>,
@@ -106,7 +106,7 @@ impl Program {
         checks: Checks,
         is_argument: &dyn Fn(&Node) -> bool,
     ) {
-        // A graph is deep, so that a function that calls itself for the inputs would use up the stack.
+        // A graph is deep, so a recursive function would use up the stack.
         let mut open: Vec<Open> = results.iter().rev().map(|node| (node.clone(), None)).collect();
         while let Some((node, inputs)) = open.pop() {
             if places.contains_key(&Arc::as_ptr(&node)) {
@@ -148,25 +148,25 @@ impl Program {
         self.instructions.push(Instruction { node, inputs, argument: place });
     }
 
-    /// The place of each instruction, by the number of its node.
+    /// The index of each instruction, by the number of its node.
     pub(crate) fn places(&self) -> HashMap<u64, usize> {
         self.instructions.iter().enumerate().map(|(place, instruction)| (instruction.node.id, place)).collect()
     }
 
-    /// The nodes with such an operation that the program computes.
+    /// The computed nodes of the program whose operation fulfils a condition.
     fn computed(&self, is_wanted: impl Fn(&Op) -> bool) -> impl Iterator<Item = &Arc<Node>> {
         let computed = self.instructions.iter().filter(|instruction| instruction.argument.is_none());
         computed.map(|instruction| &instruction.node).filter(move |node| is_wanted(&node.op))
     }
 
-    /// Whether two programs are the same, with the same numbers.
+    /// Whether another program is the same as this one, with the same numbers.
     pub(crate) fn is_same(&self, other: &Program) -> bool {
         let bits = |numbers: &[f64]| numbers.iter().map(|number| number.to_bits()).collect();
         let numbers = |program: &Program| -> Vec<Vec<u64>> {
             let of = |argument: &Argument| match argument {
                 Argument::Numbers(numbers, _) => bits(numbers),
                 Argument::Node(node) if node.op == Op::Described => Vec::new(),
-                // Data that the step itself has made is other data in each call, with the same content.
+                // Data that the step itself has made is a new node in each call, with the same content.
                 Argument::Node(node) if !node.numbers.is_empty() => bits(&node.numbers),
                 Argument::Node(node) => vec![node.id],
                 Argument::Key(node) => vec![random::place_of(&node.numbers)],
@@ -176,7 +176,7 @@ impl Program {
         self.fingerprint() == other.fingerprint() && numbers(self) == numbers(other)
     }
 
-    /// What tells this program from others: two with the same value are the same text.
+    /// A fingerprint of the program: programs with the same fingerprint have the same text.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for Instruction { node, inputs, argument } in &self.instructions {

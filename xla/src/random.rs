@@ -5,14 +5,14 @@ use ferrotune_devices::pjrt::Element;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The random numbers of a device, by a seed and how often numbers were drawn since it was set.
+/// The generator of a device's random numbers: a seed, and the number of draws since it was set.
 #[derive(Debug)]
 pub(crate) struct Generator {
     /// The first key of the device: the cores of a plugin draw different numbers from the same seed.
     first: u64,
     seed: AtomicU64,
     draws: AtomicU64,
-    /// Keys that were made while steps were traced.
+    /// The number of keys that were made while steps were traced.
     traced: AtomicU64,
 }
 
@@ -20,14 +20,14 @@ pub(crate) struct Generator {
 const DEFAULT_SEED: u64 = 299_792_458;
 
 impl Generator {
-    /// As many keys as a device has for itself. Together with [`Generator::FIRST_TRACED`], an `f64` has those of 2,048 devices
-    /// exactly.
+    /// The number of keys that each device has for itself. Even added to [`Generator::FIRST_TRACED`], an `f64` represents the keys of
+    /// 2,048 devices exactly.
     const OF_DEVICE: u64 = 1 << 40;
 
-    /// The first key of those that are made while a step is traced. No run ever comes so far, and an `f64` still has it exactly.
+    /// The first key for traced steps. The draws of runs never reach it, and an `f64` still represents it exactly.
     const FIRST_TRACED: u64 = 1 << 52;
 
-    /// The random numbers of the devices with these numbers of their plugin, which draw the same.
+    /// The generator for a group of devices, by their numbers in the plugin; all devices of the group draw the same numbers.
     pub(crate) fn new(devices: &[i32]) -> Generator {
         let device = devices.first().map_or(0, |number| u64::from(number.unsigned_abs()));
         let first = device % 2048 * Generator::OF_DEVICE;
@@ -45,12 +45,12 @@ impl Generator {
         self.seed.load(Ordering::Relaxed)
     }
 
-    /// Takes so many keys; returns how many were taken before.
+    /// Reserves so many keys; returns the number of keys that were reserved before.
     pub(crate) fn advance(&self, keys: u64) -> u64 {
         self.draws.fetch_add(keys, Ordering::Relaxed)
     }
 
-    /// Continues at another draw; returns at which one it was.
+    /// Continues at another draw; returns the draw that would have been the next one.
     pub(crate) fn go_to(&self, draw: u64) -> u64 {
         self.draws.swap(draw, Ordering::Relaxed)
     }
@@ -60,8 +60,8 @@ impl Generator {
         self.node(self.advance(1), 0)
     }
 
-    /// A key in a step that is traced, which has asked for so many keys before. Each run of the step gets another one in its
-    /// place; only an array that the function keeps for itself ever has this one.
+    /// A key in a traced step that has requested so many keys before. Each run of the step replaces it by another key; only an array that
+    /// the function keeps for itself ever uses this one.
     pub(crate) fn traced_key(&self, before: u64) -> Arc<Node> {
         self.node(self.traced.fetch_add(1, Ordering::Relaxed), before)
     }
@@ -73,21 +73,21 @@ impl Generator {
     }
 }
 
-/// Where the keys of a kernel come from.
+/// A function that returns a new key for each call of a kernel.
 pub(crate) type Keys<'a> = &'a dyn Fn() -> Arc<Node>;
 
-/// Which key of its step a traced key is, counted from 0.
+/// The index of a traced key among the keys of its step, from 0.
 pub(crate) fn place_of(numbers: &[f64]) -> u64 {
     numbers.get(3).map_or(0, |number| *number as u64)
 }
 
-/// The state of the random bits for a key, as [`Generator::key`] has kept it.
+/// The state of the random bits for a key, from the numbers that [`Generator::key`] has stored.
 pub(crate) fn key_of(numbers: &[f64]) -> [u64; 2] {
     let number = |index: usize| numbers.get(index).map_or(0, |number| *number as u64);
     state(number(0) | number(1) << 32, number(2))
 }
 
-/// The state of the random bits for a seed and the number of a draw: a seed and a counter of blocks of bits. Each draw has
+/// The state of the random bits for a seed and the number of a draw: the seed and a counter of blocks of bits. Each draw has
 /// 2³² blocks of its own, so that no two arrays have numbers in common.
 pub(crate) fn state(seed: u64, draw: u64) -> [u64; 2] {
     [seed ^ (draw >> 32).rotate_left(32), draw << 32]

@@ -1,13 +1,13 @@
-//! A map of what was used last: it forgets what was used longest ago, so that a program that runs for days has an end.
+//! A map of recently used values, which drops those that were used longest ago, so that a long-running program does not grow.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The most values that a map keeps: programs in memory, and the shapes for which one step is compiled.
+/// The greatest number of values in a map: of programs in memory, and of shapes for which one step is compiled.
 pub(crate) const MOST_RECENT: usize = 256;
 
 pub(crate) struct Recent<K, V> {
-    /// With the number of the last use.
+    /// The values, each with the number of its last use.
     values: HashMap<K, (u64, V)>,
     uses: u64,
 }
@@ -24,7 +24,7 @@ impl<K: Eq + Hash + Clone, V> Recent<K, V> {
         Some(value)
     }
 
-    /// Keeps a value, unless there is one for this key. Returns what is kept.
+    /// Inserts a value, unless there is one for this key. Returns the value of the key.
     pub(crate) fn insert(&mut self, key: K, value: V) -> &V {
         self.uses += 1;
         if self.values.len() >= MOST_RECENT && !self.values.contains_key(&key) {

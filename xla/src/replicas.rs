@@ -1,8 +1,8 @@
 //! Data parallelism: each replica computes the same program on its own rows of the batch, and gradients are averaged over all.
 //!
-//! The replicas of a device ([`Options::replicas`](crate::Options)) hold the same tensors. [`shard`] gives each its own rows,
-//! and [`all_reduce_mean`] makes what follows from them the same on all again. On a device with one replica, and on candle's
-//! own devices, both return what they are given.
+//! The replicas of a device ([`Options::replicas`](crate::Options)) have the same tensors. [`shard`] gives each replica its own rows,
+//! and [`all_reduce_mean`] makes tensors that follow from them the same on all replicas again. On a device with one replica, and on
+//! candle's own devices, both return their argument.
 
 use crate::device::backend_of;
 use crate::graph::{Array as _, Binary, Node, Op, is_float};
@@ -33,10 +33,10 @@ pub fn all_reduce_mean(tensor: &Tensor) -> Result<Tensor> {
     if replicas_of(tensor) == 1 { Ok(tensor.clone()) } else { tensor.apply_op1_no_bwd(&Collective(ALL_REDUCE_MEAN)) }
 }
 
-/// Replaces the gradients of `vars` by their means over all replicas. What comes between `backward` and the optimiser's step.
+/// Replaces the gradients of `vars` by their means over all replicas. A training calls this between `backward` and the optimiser's step.
 ///
 /// # Errors
-/// Those of [`all_reduce_mean`].
+/// The errors of [`all_reduce_mean`].
 pub fn all_reduce_gradients(vars: &[Var], gradients: &mut GradStore) -> Result<()> {
     for var in vars {
         if let Some(gradient) = gradients.get(var) {
@@ -51,7 +51,7 @@ fn replicas_of(tensor: &Tensor) -> usize {
     backend_of(tensor.device()).map_or(1, |backend| backend.cores().replicas())
 }
 
-/// An operation over all replicas, by its name.
+/// An operation over all replicas, identified by its name.
 struct Collective(&'static str);
 
 impl CustomOp1 for Collective {

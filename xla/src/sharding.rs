@@ -1,7 +1,7 @@
-//! Arrays that are spread over the cores of a mesh, by GSPMD: a program computes with whole arrays, and the compiler spreads it
-//! over cores as its annotations say, so that an annotation changes where a value is and never the value.
+//! Arrays that are spread over the cores of a mesh, by GSPMD: a program computes with whole arrays, and the compiler spreads the
+//! program over cores as its annotations say. So an annotation changes the place of a value and never the value.
 //!
-//! [GSPMD](https://arxiv.org/abs/2105.04663) spreads what is not annotated by what is.
+//! [GSPMD](https://arxiv.org/abs/2105.04663) derives the sharding of arrays without an annotation from that of annotated ones.
 
 use crate::device::backend_of;
 use crate::graph::{Array as _, Node, Op};
@@ -15,10 +15,10 @@ use std::sync::Arc;
 const CONSTRAINT: &str = "sharding-constraint";
 
 /// The same tensor, spread over the mesh of its device ([`Options::mesh`](crate::Options)): each dimension is split along the
-/// axis that is named for it, and whole with `None`. Named as JAX's function, with its meaning. On a device without a mesh it is
-/// the tensor itself, so that the same program runs everywhere.
+/// axis that is given for it, and whole with `None`. The name and meaning are those of JAX's function. On a device without a mesh the
+/// function returns the tensor itself, so that the same program runs everywhere.
 ///
-/// Its gradient is spread in the same way. [`spread`] does the same to a variable.
+/// The tensor's gradient is spread in the same way. [`spread`] spreads a variable in the same way.
 ///
 /// ```no_run
 /// use candle_core::{DType, Tensor, Var};
@@ -34,8 +34,8 @@ const CONSTRAINT: &str = "sharding-constraint";
 /// ```
 ///
 /// # Errors
-/// If the mesh has no such axis, an axis is named twice, its cores do not divide the dimension, or there is not one axis or
-/// `None` for each dimension.
+/// If the mesh has no such axis, an axis is used twice, the number of its cores does not divide the dimension, or the number of axes
+/// and `None`s differs from the number of dimensions.
 pub fn with_sharding_constraint(tensor: &Tensor, axes: &[Option<&str>]) -> Result<Tensor> {
     match backend_of(tensor.device()).and_then(|backend| backend.cores().mesh()) {
         Some(mesh) => constrained(tensor, mesh.sharding(tensor.dims(), axes)?),
@@ -43,12 +43,12 @@ pub fn with_sharding_constraint(tensor: &Tensor, axes: &[Option<&str>]) -> Resul
     }
 }
 
-/// Spreads a variable over the mesh of its device, as [`with_sharding_constraint`] does; it stays so from then on, and a core has
-/// only its part. Spread variables before the optimiser and the first step are made, since a compiled step keeps them as they
-/// were. On a device without a mesh nothing changes.
+/// Spreads a variable over the mesh of its device, as [`with_sharding_constraint`] does. The variable stays spread from then on, and
+/// each core has only its part. Spread variables before the optimiser and the first step are made, since a compiled step keeps their
+/// sharding as it was. On a device without a mesh nothing changes.
 ///
 /// # Errors
-/// Those of [`with_sharding_constraint`], and in a compiled step.
+/// The errors of [`with_sharding_constraint`], and in a compiled step.
 pub fn spread(variable: &Var, axes: &[Option<&str>]) -> Result<()> {
     let Some(backend) = backend_of(variable.device()) else { return Ok(()) };
     backend.trace.refuse("spread")?;
@@ -58,15 +58,15 @@ pub fn spread(variable: &Var, axes: &[Option<&str>]) -> Result<()> {
     }
 }
 
-/// Zeros of the shape, type and device of a tensor that are spread over a mesh as it is.
+/// Zeros of the shape, type, device and sharding of a tensor.
 ///
 /// # Errors
-/// Those of candle.
+/// The errors of candle.
 pub fn zeros_like(tensor: &Tensor) -> Result<Tensor> {
     zeros_as(tensor, tensor.dtype())
 }
 
-/// The same of another type.
+/// Zeros of the shape, device and sharding of a tensor, in another type.
 pub(crate) fn zeros_as(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
     let zeros = Tensor::zeros(tensor.shape(), dtype, tensor.device())?;
     match sharding_of(tensor)? {
@@ -75,10 +75,10 @@ pub(crate) fn zeros_as(tensor: &Tensor, dtype: DType) -> Result<Tensor> {
     }
 }
 
-/// The bytes that a tensor's value takes on the first device: its part, if it is spread over a mesh. Computes the value.
+/// The bytes that a tensor's value takes on the first device: the bytes of a part, if it is spread over a mesh. Computes the value.
 ///
 /// # Errors
-/// Those of the device, and if the tensor is not on one of a plugin.
+/// The errors of the device, and if the tensor is not on a device of a plugin.
 pub fn device_bytes(tensor: &Tensor) -> Result<usize> {
     let Some(backend) = backend_of(tensor.device()) else {
         bail!("{:?} is no device of a plugin; its tensors are whole", tensor.device().location())
@@ -93,7 +93,7 @@ fn constrained(tensor: &Tensor, sharding: Sharding) -> Result<Tensor> {
     tensor.apply_op1(Constraint(sharding))
 }
 
-/// How the value of a tensor is spread, if that was said.
+/// The sharding of a tensor, if one was set.
 fn sharding_of(tensor: &Tensor) -> Result<Option<Sharding>> {
     match backend_of(tensor.device()) {
         Some(_) => Ok(node_of(tensor)?.sharding.clone()),
@@ -128,7 +128,7 @@ pub(crate) fn lowered(name: &str, axes: &[f64], inputs: &[Input<'_>]) -> Option<
     Some(spread.map(|node| (Value::Node(node), input.layout.shape().clone(), input.storage.dtype())))
 }
 
-/// The old value that an operation in place changes, if it is spread: the new one stays so.
+/// The old value that an in-place operation changes, if it has a sharding, which the new value keeps.
 pub(crate) fn kept(kernel: &Kernel, inputs: &[Input<'_>]) -> Result<Option<Arc<Node>>> {
     let is_in_place = matches!(
         kernel,
@@ -145,7 +145,7 @@ pub(crate) fn kept(kernel: &Kernel, inputs: &[Input<'_>]) -> Result<Option<Arc<N
     }
 }
 
-/// The new value in the place of an old one that is spread, spread in the same way, unless another way was asked for.
+/// The new value with the sharding of the old one that it replaces, unless another sharding was set.
 pub(crate) fn like(old: &Node, new: Value) -> Value {
     let node = new.node();
     match &old.sharding {
@@ -154,7 +154,7 @@ pub(crate) fn like(old: &Node, new: Value) -> Value {
     }
 }
 
-/// Whether the node only spreads an array that was uploaded, which each core has as a whole until then.
+/// Whether the node only spreads an uploaded array, which each core has as a whole until the node is computed.
 pub(crate) fn is_of_uploaded(node: &Node) -> bool {
     let mut inputs = if matches!(node.op, Op::Sharding) { node.inputs() } else { Vec::new() };
     while let [input] = inputs.as_slice() {

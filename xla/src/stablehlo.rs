@@ -1,6 +1,6 @@
-//! Programs as [StableHLO](https://openxla.org/stablehlo/spec)'s text, which every PJRT plugin compiles.
+//! Writes programs as [StableHLO](https://openxla.org/stablehlo/spec) text, which every PJRT plugin compiles.
 //!
-//! Only what the graph says is written: nothing is simplified here, since compilers do that better.
+//! The text follows the graph without simplification, since compilers simplify better.
 
 mod check;
 mod instruction;
@@ -54,13 +54,13 @@ fn parameters(program: &Program) -> Vec<String> {
     program.arguments.iter().enumerate().map(parameter).collect()
 }
 
-/// How the value of an argument or a result is spread, where there is a mesh.
+/// The attribute for the sharding of an argument or a result, if there is a mesh.
 fn sharding(program: &Program, node: Option<&Arc<Node>>) -> Option<String> {
     let mesh = program.cores.mesh()?;
     Some(format!("mhlo.sharding = \"{}\"", mesh.attribute(node.and_then(|node| node.sharding.as_ref()))))
 }
 
-/// Attributes as they follow a type.
+/// Attributes in braces, in the form that follows a type.
 fn braced(attributes: impl IntoIterator<Item = String>) -> String {
     let attributes: Vec<String> = attributes.into_iter().collect();
     if attributes.is_empty() { String::new() } else { format!(" {{{}}}", attributes.join(", ")) }
@@ -70,13 +70,13 @@ fn type_of(node: &Node) -> String {
     tensor(&node.dims, node.element)
 }
 
-/// The instructions of the function, one after the other.
+/// The text of the function's instructions.
 struct Body<'a> {
     program: &'a Program,
     text: String,
     /// The name of each instruction's value.
     names: Vec<String>,
-    /// How many of the numbers have been used.
+    /// The number of the program's numbers that have been used.
     numbers: usize,
 }
 
@@ -110,7 +110,7 @@ impl Body<'_> {
         self.names.push(value);
     }
 
-    /// Takes the next number out of the argument that has them all.
+    /// Writes the instructions that read the next number from the argument with all numbers.
     fn number(&mut self, name: &str, node: &Arc<Node>) {
         let start = self.numbers;
         self.numbers += 1;
@@ -118,7 +118,7 @@ impl Body<'_> {
             Argument::Numbers(numbers, element) => Some((place, numbers.len(), *element)),
             _ => None,
         });
-        // A program with an instruction of this kind has the argument.
+        // A program with an instruction of this kind has the argument, so the default is never used.
         let (argument, count, element) = numbers.unwrap_or((0, 1, Element::F32));
         let (all, one, scalar) = (tensor(&[count], element), tensor(&[1], element), tensor(&[], element));
         let (converted, result) = (tensor(&[], node.element), type_of(node));

@@ -25,40 +25,40 @@ use compiled::{Compiled, From, State};
 use ferrotune_devices::pjrt::LoadedExecutable;
 use std::sync::{Arc, Weak};
 
-/// Shape and type of each argument.
+/// The shape and type of each argument.
 pub type Signature = Vec<(Vec<usize>, DType)>;
 
-/// A compiled step; see [`Step::new`].
+/// A function of tensors that is compiled; see [`Step::new`].
 pub struct Step<F> {
     device: Device,
     body: F,
     compiled: Recent<Vec<Form>, Compiled>,
-    /// The arguments for which a program was asked for, the first ones first.
+    /// The arguments for which a program was requested, in the order of the requests.
     signatures: Vec<Signature>,
 }
 
 impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
-    /// A step on this device. On a device without a compiler (the CPU, CUDA) it calls the function each time.
+    /// A step on this device. On a device without a compiler (the CPU, CUDA) the step calls the function each time.
     ///
-    /// The function is called when the step runs for the first time with arguments of certain shapes and types, twice or three
-    /// times: what candle is asked for becomes a program, and the other calls show that it does not depend on anything that
-    /// changes from one call to the next in the program's own memory, such as a step counter. What changes later, such as a
-    /// learning rate in Rust, is not noticed: it belongs on the device, as in ferrotune's optimisers, or among the arguments. Variables that the
-    /// function changes (`Var::set`, an optimiser) stay on the device from run to run. Random numbers are new in each run.
+    /// When the step first runs with arguments of certain shapes and types, it calls the function two or three times. The
+    /// calls trace candle's operations, which become a program. The repeated calls show that the program does not depend on anything that
+    /// changes from one call to the next in the program's own memory, such as a step counter. Later changes, such as that of a
+    /// learning rate in Rust, have no effect: the number belongs on the device, as in ferrotune's optimisers, or among the arguments.
+    /// Variables that the function changes (`Var::set`, an optimiser) stay on the device between runs. Random numbers are new in each run.
     pub fn new(device: &Device, body: F) -> Step<F> {
         Step { device: device.clone(), body, compiled: Recent::new(), signatures: Vec::new() }
     }
 
-    /// Runs the step: its variables change, and what the function returned is returned.
+    /// Runs the step: changes its variables, and returns the results of the function.
     ///
     /// # Errors
-    /// Those of the function while it is traced; if it reads a value that it computes; if it depends on something that
-    /// changes from call to call; and those of the device, which leaves the variables as they were if it does not start the run.
+    /// The errors of the function while it is traced; if the function reads a value that it computes, or depends on something that
+    /// changes from call to call; and the errors of the device. If the device does not start the run, the variables are unchanged.
     pub fn run(&mut self, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
         Ok(self.run_drawing(arguments, None)?.0)
     }
 
-    /// [`Step::run`] with the random numbers of the run that began at this draw, or with new ones. Returns at which draw it began.
+    /// Runs the step with the random numbers of the run that began at this draw, or with new ones. Also returns the draw at which it began.
     pub(crate) fn run_drawing(&mut self, arguments: &[Tensor], draw: Option<u64>) -> Result<(Vec<Tensor>, u64)> {
         let device = self.device.clone();
         let Some(backend) = backend_of(&device) else { return Ok(((self.body)(arguments)?, 0)) };
@@ -82,13 +82,13 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
             let again = Again::begin(backend, &before, draw);
             (self.body)(arguments)?;
             drop(again);
-            // What is not finite was so before the step.
+            // The values were not finite before the step, so the step is not the cause.
             after.put_back();
         }
         Ok((results, draw))
     }
 
-    /// Compiles the step for such arguments, unless it is compiled. Returns shape and type of each result; none on a device
+    /// Compiles the step for such arguments, unless it is compiled. Returns the shape and type of each result; none on a device
     /// without a compiler.
     pub(crate) fn prepare(&mut self, signature: &Signature) -> Result<Option<Signature>> {
         let device = self.device.clone();
@@ -97,8 +97,8 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         signature_of_forms(&self.compiled(backend, whole(signature)?)?.results).map(Some)
     }
 
-    /// The program of the step for arguments of these shapes and types, as the text of a [StableHLO] module. Runs nothing:
-    /// `%tpu_check` tells from it whether the step fits on a TPU that this machine does not have.
+    /// The program of the step for arguments of these shapes and types, as the text of a [StableHLO] module. This runs nothing:
+    /// `%tpu_check` finds out with this text whether the step fits on a TPU that this machine does not have.
     ///
     /// ```no_run
     /// # use candle_core::Tensor;
@@ -109,7 +109,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     /// ```
     ///
     /// # Errors
-    /// Those of the function while it is traced, and if the device has no compiler.
+    /// The errors of the function while it is traced, and if the device has no compiler.
     ///
     /// [StableHLO]: https://openxla.org/stablehlo/spec
     pub fn stablehlo(&mut self, arguments: &[Tensor]) -> Result<String> {
@@ -120,15 +120,15 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         Ok(self.text(&forms_of(&nodes))?.0)
     }
 
-    /// The same as [`Step::stablehlo`], for arguments that need not be there.
+    /// The text of the program like [`Step::stablehlo`], for arguments that need not exist.
     ///
     /// # Errors
-    /// Those of [`Step::stablehlo`].
+    /// The errors of [`Step::stablehlo`].
     pub fn stablehlo_of(&mut self, signature: &Signature) -> Result<String> {
         Ok(self.text(&whole(signature)?)?.0)
     }
 
-    /// The text of the program, and shape and type of each result.
+    /// The text of the program, and the shape and type of each result.
     pub(crate) fn written(&mut self, signature: &Signature) -> Result<(String, Signature)> {
         let (text, results) = self.text(&whole(signature)?)?;
         Ok((text, signature_of_forms(&results)?))
@@ -159,8 +159,8 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         &self.device
     }
 
-    /// The arguments for which [`Step::run`] or [`Step::stablehlo`] has traced the step, also where that has failed, in the order
-    /// of the first calls, the last 256 of them. On a device without a compiler there are none.
+    /// The arguments for which [`Step::run`] or [`Step::stablehlo`] has traced the step, even without success, in the order
+    /// of the first calls; only the last 256 of them. On a device without a compiler the list is empty.
     pub fn signatures(&self) -> &[Signature] {
         &self.signatures
     }
@@ -170,14 +170,14 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         let (recorded, program) = self.program(backend, arguments)?;
         instead_of_running(|| stablehlo::text(&program))?;
         Checking::chosen()?.note(&program);
-        // The program takes their values, and computes none of them. Other processes compute them in the same order.
+        // The program takes the values of these nodes, and computes none of them. Other processes compute them in the same order.
         backend.compute(&recorded.used_in_order(&program))?;
         let executable = backend.executable(&program)?;
         recorded.compiled(backend, &program, executable)
     }
 
     /// Traces the step until two calls make the same program. A function may keep a tensor that it makes in its first call, so
-    /// that the second one makes another program; the third one must make the same.
+    /// that the second call makes another program; the third one must make the same program as the second.
     fn program(&mut self, backend: &Backend, arguments: &[Form]) -> Result<(Recorded, Program)> {
         let signature = signature_of_forms(arguments)?;
         if !self.signatures.contains(&signature) {
@@ -204,7 +204,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         )
     }
 
-    /// Calls the function with arguments whose values are not there.
+    /// Calls the function with arguments that have no values.
     fn trace(&mut self, backend: &Backend, arguments: &[Form]) -> Result<Recorded> {
         let start = next_id();
         let given: Vec<Arc<Node>> = arguments.iter().map(Node::described).collect();
@@ -214,7 +214,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         let (traced, after) = running.end()?;
         let nodes = results?;
         let used = traced.used()?;
-        // A variable stays spread as it was, so that its new value has room in the memory of the old one.
+        // A variable keeps its sharding, so that its new value fits the memory of the old one.
         let after = after.iter().zip(&traced.changed);
         let after = after.map(|(node, (_, old))| node.reshape(&old.dims).spread_as(old.sharding.as_ref())).collect();
         Ok(Recorded { given, traced, used, nodes, after })
@@ -236,13 +236,13 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     }
 }
 
-/// A step that was traced.
+/// The record of a traced step.
 struct Recorded {
     given: Vec<Arc<Node>>,
     traced: Traced,
-    /// The arrays from outside that the program takes, computed or not.
+    /// The arrays from outside the function that the program takes, computed or not.
     used: Vec<Arc<Node>>,
-    /// What the function returned.
+    /// The arrays that the function returned.
     nodes: Vec<Arc<Node>>,
     /// The new values of the variables.
     after: Vec<Arc<Node>>,
@@ -256,7 +256,7 @@ impl Recorded {
         Program::new(&results, &donors, &self.used, backend.cores(), checks)
     }
 
-    /// The arrays from outside that the program takes, in its order, and those that it does not.
+    /// The arrays from outside the function: those that the program takes, in its order, and then the others.
     fn used_in_order(&self, program: &Program) -> Vec<Arc<Node>> {
         let places = program.places();
         let mut used = self.used.clone();
@@ -264,13 +264,13 @@ impl Recorded {
         used
     }
 
-    /// The same with its variables in the order in which the results need them: the program is the same then in whatever order
-    /// an optimiser was given its variables. `VarMap::all_vars` has another one in each process, and executables are kept for
+    /// The record with its variables in the order in which the results need them, so that the program does not depend on the order in
+    /// which an optimiser was given its variables. The order of `VarMap::all_vars` differs in each process, and executables are kept for
     /// later processes.
     fn in_order_of_use(mut self, backend: &Backend) -> Recorded {
         let mut states: Vec<_> = std::mem::take(&mut self.traced.changed).into_iter().zip(self.after).collect();
         states.sort_by_key(|((_, before), _)| before.id);
-        // The first time finds the variables in the loss; the second one finds moments in the new values of these.
+        // The first round finds the variables in the loss; the second round finds moments in the new values of the variables.
         for _ in 0..2 {
             let results: Vec<Arc<Node>> =
                 self.nodes.iter().chain(states.iter().map(|(_, after)| after)).cloned().collect();
@@ -295,7 +295,7 @@ impl Recorded {
         Ok(Compiled { executable, arguments, states, results, checks, keys })
     }
 
-    /// Where a node's value comes from when the step runs.
+    /// The source of a node's value when the step runs.
     fn source(&self, node: &Arc<Node>) -> From {
         if let Some(index) = self.given.iter().position(|given| Arc::ptr_eq(given, node)) {
             return From::Given(index);
@@ -322,7 +322,7 @@ fn forms_of(nodes: &[Arc<Node>]) -> Vec<Form> {
     nodes.iter().map(|node| node.form()).collect()
 }
 
-/// Arguments of these shapes and types that each core has as a whole.
+/// The forms of arguments of these shapes and types, which each core has as a whole.
 fn whole(signature: &Signature) -> Result<Vec<Form>> {
     let form = |(dims, dtype): &(Vec<usize>, DType)| {
         Ok(Form { dims: dims.clone(), element: element_of(*dtype)?, sharding: None })
@@ -330,7 +330,7 @@ fn whole(signature: &Signature) -> Result<Vec<Form>> {
     signature.iter().map(form).collect()
 }
 
-/// A tensor of its own that refers to a node.
+/// A new tensor that refers to a node.
 pub(crate) fn tensor(device: &Device, node: &Arc<Node>) -> Result<Tensor> {
     let metal = device.as_metal_device()?;
     let storage = metal.storage(Arc::new(Value::Node(node.clone())), to_dtype(node.element)?, node.count());

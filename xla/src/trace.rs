@@ -1,4 +1,4 @@
-//! What a step does to a device while it is traced.
+//! The trace of a step: a record of the step's effects on a device while the step is traced.
 
 use crate::graph::Node;
 use crate::value::Value;
@@ -8,25 +8,25 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 
-/// The trace of a device: none, or one of the thread that traces a step.
+/// The trace of a device; none, or that of the thread that traces a step.
 #[derive(Default)]
 pub(crate) struct Trace(Mutex<Option<Traced>>);
 
-/// What a step has done.
+/// The effects of a step that is traced.
 pub(crate) struct Traced {
     thread: ThreadId,
-    /// Nodes that the step has made have this number or a greater one.
+    /// The number from which on nodes were made by the step.
     start: u64,
-    /// Storages that existed before and refer to another value now, and what they referred to.
+    /// The storages that existed before the step and that it has changed, with their earlier values.
     pub(crate) changed: Vec<(Arc<Slot>, Arc<Node>)>,
-    /// Where nodes that existed before were found, by their number.
+    /// The storages in which nodes from before the step were found, by the numbers of the nodes.
     pub(crate) seen: HashMap<u64, Weak<Slot>>,
-    /// How many keys for random numbers the step has asked for.
+    /// The number of keys for random numbers that the step has requested.
     pub(crate) keys: u64,
 }
 
 impl Trace {
-    /// Begins to trace on this thread. Nodes that the step makes have the number `start` or a greater one.
+    /// Begins to trace on this thread. The nodes that the step makes have the number `start` or a greater one.
     pub(crate) fn begin(&self, start: u64) -> Result<Running<'_>> {
         let mut running = self.lock();
         if running.is_some() {
@@ -42,7 +42,7 @@ impl Trace {
         self.lock().as_ref().is_some_and(Traced::is_own)
     }
 
-    /// How many keys the step that this thread traces has asked for before this one.
+    /// Counts a key; returns the number of keys that the step of this thread has requested before it.
     pub(crate) fn next_key(&self) -> Option<u64> {
         let mut running = self.lock();
         let traced = running.as_mut().filter(|traced| traced.is_own())?;
@@ -55,7 +55,7 @@ impl Trace {
         self.lock().as_ref().is_some_and(|traced| traced.is_own() && !traced.changed.is_empty())
     }
 
-    /// The step uses these storages.
+    /// Records that the step uses these storages.
     pub(crate) fn saw(&self, inputs: &[Input<'_>]) -> Result<()> {
         let mut running = self.lock();
         let Some(traced) = running.as_mut().filter(|traced| traced.is_own()) else { return Ok(()) };
@@ -68,7 +68,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Fails if a step reads a value: one that it computes is not there, and one from outside would stay the same in each run.
+    /// Fails if a step reads a value: a value that it computes does not exist yet, and one from outside would be the same in each run.
     pub(crate) fn refuse_read(&self, node: &Arc<Node>) -> Result<()> {
         let running = self.lock();
         let Some(traced) = running.as_ref().filter(|traced| traced.is_own()) else { return Ok(()) };
@@ -84,7 +84,7 @@ impl Trace {
         )
     }
 
-    /// A storage refers to another value than `before`. Returns whether a step has done it.
+    /// Records that a storage no longer refers to the value `before`. Returns whether a step has changed it.
     pub(crate) fn assigned(&self, slot: &Arc<Slot>, before: &external::Value) -> bool {
         let mut running = self.lock();
         let Some(traced) = running.as_mut().filter(|traced| traced.is_own()) else { return false };
@@ -96,7 +96,7 @@ impl Trace {
         true
     }
 
-    /// What cannot be done within a step.
+    /// Fails if an operation is called that a step must not call.
     pub(crate) fn refuse(&self, what: &str) -> Result<()> {
         if self.is_running() {
             bail!("`{what}` is called in a compiled step while it is traced; call it after the step");
@@ -109,11 +109,11 @@ impl Trace {
     }
 }
 
-/// A trace that runs. It ends when this is dropped, also by a panic of the step.
+/// A trace in progress, which ends on drop, even by a panic of the step.
 pub(crate) struct Running<'a>(&'a Trace);
 
 impl Running<'_> {
-    /// Ends the trace: what the step has done, and the new values of the variables, which have their old ones again.
+    /// Ends the trace, and gives the variables their old values. Returns the effects of the step and the new values of the variables.
     pub(crate) fn end(self) -> Result<(Traced, Vec<Arc<Node>>)> {
         let Some(traced) = self.0.lock().take() else { bail!("the trace of a step has ended before the step") };
         let after = traced.restore()?;
@@ -124,7 +124,7 @@ impl Running<'_> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         if let Some(traced) = self.0.lock().take() {
-            // Only a step that has panicked comes here, and nobody asks for its results.
+            // Only a step that has panicked gets here, and its results are not used.
             let _ = traced.restore();
         }
     }
@@ -135,14 +135,14 @@ impl Traced {
         self.thread == thread::current().id()
     }
 
-    /// Gives every variable the value back that it had before the step was traced. Returns what the step has given them.
+    /// Gives every variable the value that it had before the step was traced. Returns the values that the step has given them.
     fn restore(&self) -> Result<Vec<Arc<Node>>> {
         let restored = |(slot, before): &(Arc<Slot>, Arc<Node>)| slot.replace(Arc::new(Value::Node(before.clone())));
         let after: Vec<external::Value> = self.changed.iter().map(restored).collect();
         after.iter().map(|value| Ok(Value::of(value)?.node())).collect()
     }
 
-    /// The nodes that existed before and that the step uses, as the storages refer to them now.
+    /// The nodes from before the step that the step uses, as their storages refer to them now.
     pub(crate) fn used(&self) -> Result<Vec<Arc<Node>>> {
         let changed = self.changed.iter().map(|(_, before)| Ok(before.clone()));
         let seen = self.seen.values().filter_map(Weak::upgrade).map(|slot| Value::node_in(&slot));

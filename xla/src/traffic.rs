@@ -1,4 +1,4 @@
-//! What crosses between the host and a device, so that a program that waits for copies can be told why.
+//! Counts the copies between the host and a device, so that a program that waits for copies can report the reason.
 
 use ferrotune_devices::pjrt::Element;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ pub struct Traffic(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// Copies to the host and their bytes, by element type and dimensions.
+    /// The number of copies to the host and of their bytes, by element type and dimensions.
     to_host: BTreeMap<String, Count>,
     to_device: Count,
 }
@@ -40,7 +40,7 @@ impl Traffic {
     }
 }
 
-/// A line for each kind of array that was read, and one for what was uploaded.
+/// Writes a line for each kind of array that was read, and one for all uploads.
 impl fmt::Display for Traffic {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);

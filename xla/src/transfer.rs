@@ -1,4 +1,4 @@
-//! Arrays between candle's memory and a device, and between devices.
+//! Copies of arrays between candle's memory and a device, and between devices.
 
 use crate::device::backend_of;
 use crate::element::element_of;
@@ -9,7 +9,7 @@ use candle_core::backend::BackendStorage as _;
 use candle_core::{CpuStorage, DType, Device, Error, Result, Tensor, bail};
 use ferrotune_devices::pjrt::Literal;
 
-/// candle's array as a device takes it, with one dimension.
+/// candle's array as a literal of PJRT, with one dimension.
 pub(crate) fn literal_of(values: &CpuStorage) -> Result<Literal> {
     let (bytes, count) = match values {
         CpuStorage::U8(v) => (v.clone(), v.len()),
@@ -27,7 +27,7 @@ pub(crate) fn literal_of(values: &CpuStorage) -> Result<Literal> {
     Literal::new(element_of(values.dtype())?, &[count], bytes).map_err(Error::wrap)
 }
 
-/// A device's array as candle's CPU has it.
+/// A literal of PJRT as an array on candle's CPU.
 pub(crate) fn values_of(literal: &Literal, dtype: DType) -> Result<CpuStorage> {
     let bytes = literal.bytes();
     Ok(match dtype {
@@ -44,8 +44,8 @@ pub(crate) fn values_of(literal: &Literal, dtype: DType) -> Result<CpuStorage> {
     })
 }
 
-/// The tensor on another device, without its history. Between cores of one plugin the copy is started and nothing waits for it;
-/// between any others the array goes through the host.
+/// A copy of the tensor on another device, without its history. Between cores of one plugin the copy is started without a wait;
+/// between other devices the array goes through the host.
 pub(crate) fn sent(tensor: &Tensor, device: &Device) -> Result<Tensor> {
     if tensor.device().same_device(device) {
         return Ok(tensor.detach());

@@ -1,4 +1,4 @@
-//! What a storage of candle refers to.
+//! The value that a storage of candle refers to.
 
 mod parts;
 
@@ -8,7 +8,7 @@ use candle_core::{Result, bail};
 pub(crate) use parts::{Parts, Place};
 use std::sync::Arc;
 
-/// The value of a storage: a dense array.
+/// The value of a storage, which is a dense array.
 pub(crate) enum Value {
     /// An array of the graph.
     Node(Arc<Node>),
@@ -17,7 +17,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// The value as this crate has made it.
+    /// The value of this crate in candle's wrapper.
     pub(crate) fn of(value: &external::Value) -> Result<&Value> {
         match value.downcast_ref() {
             Some(value) => Ok(value),
@@ -30,8 +30,8 @@ impl Value {
         Ok(Value::of(&slot.value())?.node())
     }
 
-    /// This value, if its node was made with the number `first` or a greater one; otherwise a copy. A storage has a node of its
-    /// own: a compiled step tells by its node which storage an argument comes from.
+    /// This value, if its node has the number `first` or a greater one; otherwise a copy with a new node. Each storage has its own
+    /// node, because a compiled step identifies the storage of an argument by its node.
     pub(crate) fn of_its_own(self, first: u64) -> Value {
         match self {
             Value::Node(node) if node.id < first => {
@@ -55,7 +55,7 @@ impl Value {
         }
     }
 
-    /// This value with `source` in its place.
+    /// This value with `source` as the part at this place.
     pub(crate) fn with(&self, place: Place, source: &Arc<Node>) -> Value {
         match self {
             Value::Parts(parts) if parts.has_room(place, source) => Value::Parts(parts.with(place.column, source)),

@@ -1,6 +1,6 @@
-//! Strided views as dense arrays: slices, transposes and broadcasts, which the compiler fuses into what reads them.
+//! Strided views as dense arrays: slices, transposes and broadcasts, which the compiler fuses into the operations that read them.
 //!
-//! A layout that no slices give, such as one whose rows overlap, is read by indices.
+//! A layout that cannot be written with slices, such as one whose rows overlap, is read by indices.
 
 use crate::graph::{Array as _, Binary, Node, Op};
 use crate::value::Value;
@@ -10,7 +10,7 @@ use ferrotune_devices::pjrt::Element;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// The array that a tensor of a plugin's device shows.
+/// The node of a tensor on a plugin's device, in the order of the tensor's layout.
 pub(crate) fn node_of(tensor: &Tensor) -> Result<Arc<Node>> {
     let (storage, layout) = tensor.storage_and_layout();
     let Storage::Metal(storage) = &*storage else {
@@ -25,7 +25,7 @@ pub(crate) fn dense(input: &Input<'_>) -> Result<Arc<Node>> {
     Ok(strided(&Value::of(&value)?.node(), input.layout))
 }
 
-/// The elements of a dense array that a layout names, in the layout's order.
+/// The elements of a dense array that a layout contains, in the layout's order.
 pub(crate) fn strided(array: &Arc<Node>, layout: &Layout) -> Arc<Node> {
     let (dims, offset) = (layout.dims(), layout.start_offset());
     let count = layout.shape().elem_count();
@@ -39,11 +39,11 @@ pub(crate) fn strided(array: &Arc<Node>, layout: &Layout) -> Arc<Node> {
     view.sliced(array, offset).or_else(|| view.window(array, offset)).unwrap_or_else(|| by_indices(array, layout))
 }
 
-/// The dimensions of a layout along which the storage is read.
+/// A strided view: the dimensions and strides with which a layout reads the storage.
 struct View<'a> {
     dims: &'a [usize],
     strides: &'a [usize],
-    /// Those of more than one element that are not broadcast, by falling stride.
+    /// The dimensions with more than one element that are not broadcast, by falling stride.
     read: Vec<usize>,
 }
 
@@ -55,7 +55,7 @@ impl View<'_> {
         View { dims, strides, read }
     }
 
-    /// The view as a slice of the array, whose dimensions have the strides of the view. None if a stride does not divide the
+    /// The view as a slice of the array, whose dimensions have the strides of the view; none if a stride does not divide the
     /// next greater one, or if the view crosses the end of a dimension.
     fn sliced(&self, array: &Arc<Node>, offset: usize) -> Option<Arc<Node>> {
         let (mut full, mut start, mut end) = (Vec::new(), Vec::new(), Vec::new());
@@ -71,7 +71,7 @@ impl View<'_> {
             (outer, rest) = (stride, rest % stride);
         }
         if outer > 1 {
-            // Within the least stride one element is read.
+            // Within the least stride, only one element is read.
             full.push(outer);
             start.push(rest);
             end.push(rest + 1);
@@ -80,7 +80,7 @@ impl View<'_> {
         is_within.then(|| self.arranged(&array.reshape(&full).slice(&start, &end)))
     }
 
-    /// The view as a slice of the elements from the offset on.
+    /// The view as a slice of the elements from the offset on; none if they do not form one.
     fn window(&self, array: &Arc<Node>, offset: usize) -> Option<Arc<Node>> {
         let outermost = *self.read.first()?;
         let end = offset + self.dims[outermost] * self.strides[outermost];
@@ -88,7 +88,7 @@ impl View<'_> {
         (end <= count).then(|| array.reshape(&[count]).slice(&[offset], &[end])).and_then(|part| self.sliced(&part, 0))
     }
 
-    /// Puts the dimensions that are read into the layout's order, and adds the others.
+    /// The slice with its dimensions in the layout's order, and with the other dimensions added.
     fn arranged(&self, slice: &Arc<Node>) -> Arc<Node> {
         let sizes: Vec<usize> = self.read.iter().map(|dim| self.dims[*dim]).collect();
         let mut order: Vec<usize> = (0..self.read.len()).collect();
@@ -110,7 +110,7 @@ fn by_indices(array: &Arc<Node>, layout: &Layout) -> Arc<Node> {
     Node::new(Op::Take(0), inputs, &[places.count()], array.element).reshape(layout.dims())
 }
 
-/// Where the elements of a layout are in an array of so many elements.
+/// The indices of a layout's elements in an array of so many elements.
 pub(crate) fn places(layout: &Layout, count: usize) -> Arc<Node> {
     let dims = layout.dims();
     let element = if u32::try_from(count).is_ok() { Element::U32 } else { Element::S64 };

@@ -1,8 +1,8 @@
 //! `cargo xtask bench` compares this kernel with evcxr_jupyter on this machine and writes `benchmarks/README.md`.
 //! `cargo xtask bench hpo` compares the oracles with Optuna on formulas, `cargo xtask bench digits` on real training,
-//! `cargo xtask bench keras` a search with Keras Tuner's, `cargo xtask bench data` input of training with tf.data and
-//! PyTorch's, `cargo xtask bench cluster` several processes with OpenMPI and Optuna, and `cargo xtask bench steps` steps of
-//! training with candle's own, PyTorch's, JAX's and burn's.
+//! `cargo xtask bench keras` a search with Keras Tuner's, `cargo xtask bench data` the input of training with tf.data and
+//! PyTorch's, `cargo xtask bench cluster` several processes with OpenMPI and Optuna, and `cargo xtask bench steps` training steps
+//! with candle's own, PyTorch's, JAX's and burn's.
 
 mod digits;
 mod hpo;
@@ -13,7 +13,7 @@ use crate::step;
 use anyhow::{Result, bail};
 use std::path::Path;
 
-/// The published version of the kernel to compare with.
+/// The published kernel and its version for the comparison.
 const RIVAL: [&str; 4] = ["evcxr_jupyter", "--version", "0.22.0", "--locked"];
 
 pub(crate) fn run(root: &Path) -> Result<()> {
@@ -33,7 +33,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     }
 }
 
-/// Measures in notebooks, and other programs beside them.
+/// Measures notebooks, and the programs of other libraries for comparison.
 fn compare_with_python(root: &Path, what: &str) -> Result<()> {
     let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
     step::step("the others", || environment.add(&format!("tests/requirements-{what}.txt")))?;

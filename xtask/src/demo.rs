@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: from a fresh clone to the best trial of the quickstart notebook.
+//! `cargo xtask demo` runs the quickstart notebook from a fresh clone up to the best trial.
 
 use crate::environment::{Environment, build_program, find_tools};
 use crate::step;

@@ -1,4 +1,4 @@
-//! Finds the tools that a task needs, and makes an environment for the kernel and its tests under `target/`.
+//! Finds the tools of a task, and makes an environment for the kernel and its tests under `target/`.
 //!
 //! The error for a missing tool is one line that names its package. Never reads or writes the user's Jupyter.
 
@@ -10,16 +10,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The oldest Python that the notebook tools run on.
+/// The oldest Python on which the notebook tools run.
 const OLDEST_PYTHON: (u32, u32) = (3, 10);
-/// A newer Python may be installed beside an old `python3`.
+/// The names of Python programs. A newer Python may be installed in addition to an old `python3`.
 const PYTHONS: [&str; 6] = ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10"];
 
-/// Prefixes of cargo's environment variables that are settings of the user.
+/// The prefixes of cargo's environment variables that are settings of the user.
 const USERS: [&str; 6] =
     ["CARGO_HOME", "CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTRIES_", "CARGO_REGISTRY_", "CARGO_SOURCE_"];
 
-/// A place where the kernel is installed and tested.
+/// An environment in which the kernel is installed and tested.
 pub(crate) struct Environment {
     root: PathBuf,
     venv: PathBuf,
@@ -32,22 +32,22 @@ impl Environment {
         Self::make(root, "target/venv", "tests/requirements-notebooks.txt")
     }
 
-    /// A virtual environment of its own with the oldest jupyter_client that is tested, beside the one of the other tests.
+    /// Makes a separate virtual environment with the oldest jupyter_client that is tested.
     pub(crate) fn prepare_old_client(root: &Path) -> Result<Self> {
         Self::make(root, "target/venv-client7", "tests/requirements-client7.txt")
     }
 
-    /// A virtual environment of its own with the versions of Colab's Jupyter and IPython.
+    /// Makes a separate virtual environment with the versions of Colab's Jupyter and IPython.
     pub(crate) fn prepare_colab(root: &Path) -> Result<Self> {
         Self::make(root, "target/venv-colab", "tests/requirements-colab.txt")
     }
 
-    /// A virtual environment of its own with what builds the wheel.
+    /// Makes a separate virtual environment with the tools that build the wheel.
     pub(crate) fn prepare_wheel(root: &Path) -> Result<Self> {
         Self::make(root, "target/venv-wheel", "tests/requirements-wheel.txt")
     }
 
-    /// A program of this environment.
+    /// The path of a program of this environment.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.venv.join("bin").join(name)
     }
@@ -64,30 +64,30 @@ impl Environment {
         Ok(environment)
     }
 
-    /// [`Environment::prepare`], and the packages of the tests.
+    /// Does the work of [`Environment::prepare`], and installs the packages of the tests.
     pub(crate) fn prepare_for_tests(root: &Path) -> Result<Self> {
         let environment = Self::prepare(root)?;
         environment.add("tests/requirements.txt")?;
         Ok(environment)
     }
 
-    /// Installs the kernel that was built, which builds the prelude unless it exists.
+    /// Installs the built kernel, and builds the prelude unless it exists.
     pub(crate) fn install_kernel(&self) -> Result<()> {
         let mut install = Command::new(self.root.join("target/release/ferrotune"));
         install.args(["install", "--prefix"]).arg(self.root.join("target/jupyter"));
-        // What is compiled for one prelude serves the next.
+        // A compiled prelude serves the next build of a prelude.
         install.env("FERROTUNE_PRELUDE_TARGET", self.root.join("target/prelude"));
         run(&mut self.private(install))
     }
 
-    /// A Python command that finds the installed kernel and nothing of the user's Jupyter.
+    /// A Python command that finds the installed kernel, and does not find the user's Jupyter.
     pub(crate) fn python(&self) -> Command {
         let mut python = self.private(Command::new(self.venv.join("bin/python")));
         python.current_dir(&self.root).env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONUNBUFFERED", "1");
         python
     }
 
-    /// Installs a file of requirements into the virtual environment, unless that is done already.
+    /// Installs a file of requirements into the virtual environment, unless the file is installed already.
     pub(crate) fn add(&self, requirements: &str) -> Result<()> {
         let file = self.root.join(requirements);
         let name = file.file_name().with_context(|| format!("{requirements} names no file"))?;
@@ -95,7 +95,7 @@ impl Environment {
         stamped(&stamp, &fs::read_to_string(&file)?, || install(&self.venv.join("bin/python"), &file))
     }
 
-    /// Sets every folder of the user to one under `target/`.
+    /// Sets every folder of the user to a folder under `target/`.
     pub(crate) fn private(&self, mut command: Command) -> Command {
         let target = self.root.join("target");
         let jupyter = target.join("jupyter/share/jupyter");
@@ -149,7 +149,7 @@ pub(crate) fn outside_cargo(command: &mut Command) -> &mut Command {
 }
 
 /// Whether cargo or rustup sets a variable for `cargo xtask`, so that it is not a setting of the user.
-/// `toolchain_source` is rustup's variable that says who chose the toolchain.
+/// `toolchain_source` is rustup's variable with the origin of the toolchain's choice.
 fn is_of_cargo(variable: &str, toolchain_source: Option<&str>) -> bool {
     match variable {
         "RUSTUP_TOOLCHAIN" => toolchain_source == Some("default"),
@@ -158,29 +158,29 @@ fn is_of_cargo(variable: &str, toolchain_source: Option<&str>) -> bool {
     }
 }
 
-/// The folders of a library path that cargo did not add, if any.
+/// The folders of a library path that cargo did not add, or `None` if there are none.
 fn users_own(paths: &OsStr, program: Option<&Path>, toolchain: Option<&Path>) -> Option<OsString> {
     let is_of_cargo = |path: &Path| {
         program.is_some_and(|program| {
-            // Folders of what is built stand beside the program, or beside its folder if it is a test.
+            // The folders of build results contain the program, or are next to it or to the folder of a test program.
             program.starts_with(path) || program.ancestors().skip(1).take(2).any(|built| path.starts_with(built))
         }) || toolchain.is_some_and(|lib| path == lib || path.starts_with(lib.join("rustlib")))
     };
-    // The loader reads an empty entry as the working folder, which nobody intends.
+    // The loader treats an empty entry as the working folder, which nobody intends.
     let kept: Vec<PathBuf> =
         env::split_paths(paths).filter(|path| !path.as_os_str().is_empty() && !is_of_cargo(path)).collect();
-    // Joining fails only for a path with a colon, and these were split at colons.
+    // Joining fails only for a path with a colon, and these paths come from splitting at colons.
     if kept.is_empty() { None } else { env::join_paths(kept).ok() }
 }
 
-/// Finds what builds and runs everything. A missing tool fails a task here rather than after minutes of compiling.
+/// Finds the tools that build and run everything. A missing tool fails a task here and not after minutes of compiling.
 pub(crate) fn find_tools(root: &Path) -> Result<()> {
     find_linker()?;
     find_standard_library_sources(root)?;
     find_python().map(drop)
 }
 
-/// rustc links with `cc`; without it, a build fails late and with a long message.
+/// Finds `cc`, with which rustc links. Without it, a build fails late and with a long message.
 fn find_linker() -> Result<()> {
     if !runs(Command::new("cc").arg("--version")) {
         bail!("cc, the linker, not found; install gcc (Debian and Ubuntu: apt-get install build-essential)");
@@ -188,7 +188,7 @@ fn find_linker() -> Result<()> {
     Ok(())
 }
 
-/// The kernel needs these sources to infer the types of variables.
+/// Finds the sources of the standard library, from which the kernel infers the types of variables.
 fn find_standard_library_sources(root: &Path) -> Result<()> {
     let sysroot = output(outside_cargo(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root)))?;
     let is_there = || Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/std/src/lib.rs").is_file();
@@ -199,7 +199,7 @@ fn find_standard_library_sources(root: &Path) -> Result<()> {
     bail!("the standard library's sources are not installed; install them (rustup component add rust-src)")
 }
 
-/// A minimal toolchain has neither rustfmt nor clippy.
+/// Finds rustfmt and clippy, which a minimal toolchain does not have.
 pub(crate) fn find_style_tools(root: &Path) -> Result<()> {
     if ["fmt", "clippy"].iter().all(|tool| runs(cargo(root).args([tool, "--version"]))) {
         return Ok(());
@@ -213,7 +213,7 @@ fn find_python() -> Result<String> {
     choose_python(&versions)
 }
 
-/// The first Python that is new enough.
+/// The first Python that is new enough, or an error.
 fn choose_python(versions: &[(&str, (u32, u32))]) -> Result<String> {
     let wanted = format!("Python {}.{} or newer", OLDEST_PYTHON.0, OLDEST_PYTHON.1);
     match (versions.iter().find(|(_, version)| *version >= OLDEST_PYTHON), versions.first()) {
@@ -249,18 +249,18 @@ pub(crate) fn build_program(root: &Path) -> Result<()> {
     run(cargo(root).args(BUILD_OF_PROGRAM))
 }
 
-/// The arguments with which cargo builds the program. `--workspace` makes it choose the same features as in `cargo test`, so that neither command
-/// builds dependencies again that the other has built; `--bins` leaves out the other crates' libraries.
+/// The arguments with which cargo builds the program. `--workspace` makes it choose the same features as in `cargo test`, so that
+/// neither command builds the dependencies of the other again; `--bins` leaves out the other crates' libraries.
 pub(crate) const BUILD_OF_PROGRAM: [&str; 5] = ["build", "--release", "--locked", "--workspace", "--bins"];
 
-/// The cargo that runs this program.
+/// A command for the cargo that runs this program.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // The variables of the cargo that runs this program do not apply to another cargo. All tasks expect the program in this
     // target folder.
     outside_cargo(&mut cargo).current_dir(root).env("CARGO_TARGET_DIR", root.join("target"));
-    // The toolchain is kept: cargo starts rustc in the folder of the package that it builds, and rustup's rustc would follow
-    // a rust-toolchain.toml there, which salsa has.
+    // The toolchain is kept: cargo starts rustc in the folder of the package that it builds, and otherwise rustup's rustc would use
+    // the rust-toolchain.toml of that folder, which salsa has.
     if let Some(toolchain) = env::var_os("RUSTUP_TOOLCHAIN") {
         cargo.env("RUSTUP_TOOLCHAIN", toolchain);
     }
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn programs_see_nothing_of_cargo() {
-        // `cargo test` sets all of these for this process.
+        // `cargo test` sets all these variables for this process.
         let mut printenv = Command::new("sh");
         printenv.args(["-c", r#"echo "$LD_LIBRARY_PATH $CARGO_PKG_NAME $RUST_BACKTRACE""#]);
         let seen = output(outside_cargo(&mut printenv)).unwrap();

@@ -1,4 +1,4 @@
-//! `cargo xtask install`: builds the kernel and installs it for the current user's Jupyter.
+//! `cargo xtask install` builds the kernel, and installs it for the current user's Jupyter.
 
 use crate::environment::{build_program, outside_cargo};
 use crate::step;

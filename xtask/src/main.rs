@@ -1,6 +1,6 @@
-//! `cargo xtask TASK`: the tasks of this repository. Needs Rust and Python, and installs everything else itself. Writes only
+//! `cargo xtask TASK` runs a task of this repository. Needs Rust and Python, and installs all other tools itself. Writes only
 //! under `target/` and the sources in `candle/` and `evcxr/` that git ignores; only `install` writes to the user's folders. The
-//! exceptions are Chromium and PostgreSQL, which `test` installs with apt-get where it runs as root and finds none
+//! exceptions are Chromium and PostgreSQL, which `test` installs with apt-get if it runs as root and does not find them
 //! (`tests/browser.py`, `tests/postgresql.py`, `tuner/journal/tests/it/postgres.rs`).
 
 mod bench;
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// One command of `cargo xtask`.
+/// A command of `cargo xtask`.
 struct Task {
     name: &'static str,
     help: &'static str,
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a task, after it has made our packages of candle and evcxr, which every build needs. A task that writes their changes decides by itself.
+/// Runs a task. Before that, makes our packages of candle and evcxr, which every build needs, unless the task itself makes them.
 fn run(task: &Task, root: &Path) -> Result<()> {
     if !packages::NAMES.contains(&task.name) {
         packages::make_all(root)?;

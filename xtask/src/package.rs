@@ -1,7 +1,7 @@
-//! `cargo xtask package`: packs every crate that is published, and builds all of them, the program among them, from the packed crates
-//! alone, as `cargo install ferrotune` does.
+//! `cargo xtask package` packs every published crate, and builds all of them, with the program, only from the packed crates,
+//! as `cargo install ferrotune` does.
 //!
-//! What cargo has compiled of other crates in `target` is used again. The program is written elsewhere, because tests may be
+//! The build uses cargo's results for other crates in `target` again. It writes the program to another folder, because tests may be
 //! running `target/release/ferrotune`.
 
 mod programs;
@@ -16,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The package with the program.
+/// The name of the package with the program.
 const PROGRAM: &str = "ferrotune";
 
 pub(crate) fn run(root: &Path) -> Result<()> {
@@ -28,20 +28,20 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     step("build and run the documented programs with crates.io's candle", || programs::run(&packed))
 }
 
-/// A crate that is published.
+/// A published crate.
 struct Crate {
     name: String,
     version: String,
 }
 
 impl Crate {
-    /// The name of its folder in an archive, and of the archive but for the ending.
+    /// The name of the crate's folder in an archive, which is also the archive's name without the ending.
     fn folder(&self) -> String {
         format!("{}-{}", self.name, self.version)
     }
 }
 
-/// The members of the workspace that have no `publish = false`.
+/// The members of the workspace that do not have `publish = false`.
 fn published(root: &Path) -> Result<Vec<Crate>> {
     let metadata = output(cargo(root).args(["metadata", "--no-deps", "--format-version=1", "--locked"]))?;
     let metadata: Value = serde_json::from_str(&metadata).context("cargo's metadata is not JSON")?;
@@ -54,15 +54,15 @@ fn of_metadata(metadata: &Value) -> Option<Vec<Crate>> {
     packages.map(|package| Some(Crate { name: text(&package["name"])?, version: text(&package["version"])? })).collect()
 }
 
-/// Writes the archives into `target/package`. Cargo builds each one on its own when it verifies it, which takes hours.
+/// Writes the archives into `target/package`. Cargo's own check is off: it builds each archive separately, which takes hours.
 fn pack(root: &Path, crates: &[Crate]) -> Result<()> {
     let mut package = cargo(root);
-    // Git ignores the sources of evcxr, which cargo takes for changes that are not committed.
+    // Git ignores the sources of evcxr, and cargo treats them as changes that are not committed.
     package.args(["package", "--quiet", "--locked", "--no-verify", "--allow-dirty"]);
     run_command(package.args(crates.iter().flat_map(|Crate { name, .. }| ["--package", name])))
 }
 
-/// A workspace of nothing but the packed crates.
+/// A workspace with only the packed crates.
 struct Packed {
     root: PathBuf,
     folder: PathBuf,
@@ -80,7 +80,7 @@ impl Packed {
         for package in &crates {
             let archive = root.join("target/package").join(format!("{}.crate", package.folder()));
             let mut tar = Command::new("tar");
-            // In an archive, all files have one time, by which cargo would take them for those that it has compiled before.
+            // All files in an archive have the same time, and cargo would mistake them for those of an earlier build.
             run_command(
                 tar.args(["--extract", "--touch", "--gzip", "--file"]).arg(archive).arg("--directory").arg(&unpacked),
             )?;
@@ -93,7 +93,7 @@ impl Packed {
         Ok(Self { root: root.to_owned(), folder, crates })
     }
 
-    /// Builds all of them, with the features that crates have in the repository.
+    /// Builds all packed crates, with the features that crates have in the repository.
     fn build(&self) -> Result<()> {
         let mut build = cargo(&self.folder);
         build
@@ -103,7 +103,7 @@ impl Packed {
         run_command(&mut build)
     }
 
-    /// Checks that the program is whole: its version, the sources of the prelude in it, and its changes of candle.
+    /// Checks that the program is complete: its version, the sources of the prelude in it, and its changes of candle.
     fn compare(&self) -> Result<()> {
         let package = self.crates.iter().find(|package| package.name == PROGRAM);
         let package = package.with_context(|| format!("no package has the name {PROGRAM}"))?;
@@ -126,8 +126,8 @@ impl Packed {
     }
 }
 
-/// The manifest of a workspace in which the packed crates take the place of those on crates.io. The repository's profile lets
-/// cargo use again what it has compiled there; the packed crates themselves, which it has not, are not optimised.
+/// The manifest of a workspace in which the packed crates replace those on crates.io. With the repository's profile,
+/// cargo uses its earlier builds of other crates again. The packed crates, which have no earlier build, are not optimised.
 fn workspace(crates: &[Crate], candle: &Path, repository: &str) -> Result<String> {
     let mut manifest = String::from("[workspace]\nresolver = \"3\"\nmembers = [\"crates/*\"]\n\n[patch.crates-io]\n");
     for package in crates {
@@ -140,7 +140,7 @@ fn workspace(crates: &[Crate], candle: &Path, repository: &str) -> Result<String
     Ok(manifest + &profile(repository, names)?)
 }
 
-/// The repository's profile, in which the packages of these names are not optimised.
+/// The repository's profile, with the optimisation of these packages turned off.
 fn profile<'a>(repository: &str, names: impl Iterator<Item = &'a str>) -> Result<String> {
     let mut manifest = String::new();
     let mut is_profile = false;

@@ -1,6 +1,6 @@
-//! `cargo xtask candle` and `cargo xtask evcxr` make our packages of candle in `candle/` and our evcxr in `evcxr/`, as every other
-//! task does first. With `--list` they print our patches. After an edit in the packages, `--diff TOPIC` writes it into the patch
-//! `patches/TOPIC.patch` beside them.
+//! `cargo xtask candle` and `cargo xtask evcxr` make our packages of candle in `candle/` and our evcxr in `evcxr/`. Every other
+//! task does that first. With `--list` they print our patches. After an edit in the packages, `--diff TOPIC` writes the edit into
+//! the patch `patches/TOPIC.patch` of the package.
 
 use crate::environment::cargo;
 use anyhow::{Context, Result, bail};
@@ -9,13 +9,13 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// The tasks' names.
+/// The names of the tasks that make the packages.
 pub(crate) const NAMES: [&str; 2] = [CANDLE.folder, EVCXR.folder];
 
-/// The sources that they make.
+/// The folders of the sources that these tasks make.
 pub(crate) const SOURCES: [&str; 3] = ["candle/candle-core/src", "candle/candle-nn/src", "evcxr/evcxr/src"];
 
-/// The library of `candle/sources/Cargo.toml`, which is there once all sources are. Its name is what cargo says without it.
+/// The library of `candle/sources/Cargo.toml`, which exists when all sources are made. If it is missing, cargo's error shows its name.
 const MADE: &str = "candle/sources/run cargo xtask candle.rs";
 const MADE_TEXT: &str = "//! Empty: the sources of candle and evcxr are made.\n";
 
@@ -39,7 +39,7 @@ fn run(root: &Path, upstream: &'static Upstream) -> Result<()> {
     }
 }
 
-/// Makes the packages, unless they are there already.
+/// Makes the packages, unless they exist already.
 pub(crate) fn make_all(root: &Path) -> Result<()> {
     make(root, &CANDLE)?;
     make(root, &EVCXR)?;
@@ -56,7 +56,7 @@ fn make(root: &Path, upstream: &'static Upstream) -> Result<()> {
     Ok(ferrotune_candle::make(cargo(root), &folder, &changes, &mut |line| eprintln!("xtask: {line}"))?)
 }
 
-/// Complains about edits that are in no patch, and about patches that do not say what they are for.
+/// Complains about edits that are in no patch, and about patches without a stated purpose.
 pub(crate) fn complaints(root: &Path) -> Result<Vec<String>> {
     let mut complaints = Vec::new();
     for upstream in [&CANDLE, &EVCXR] {

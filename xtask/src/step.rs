@@ -1,11 +1,11 @@
-//! The steps of a task: prints the name of each step when it begins and its time when it ends; an error names its step.
+//! The steps of a task. Prints the name of each step when it begins and its time when it ends; an error names its step.
 
 use anyhow::{Context, Result, anyhow, bail};
 use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
-/// Runs one step of a task.
+/// Runs a step of a task.
 pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     eprintln!("==> {name}");
     let started = Instant::now();
@@ -14,7 +14,7 @@ pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T>
     Ok(result)
 }
 
-/// Begins work in a thread of its own, and returns what waits for it. An error is shown at once, and returned to whoever waits.
+/// Begins work in a thread, and returns a function that waits for the work. An error is printed at once, and the function returns it.
 pub(crate) fn begin<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> impl FnOnce() -> Result<T> {

@@ -1,5 +1,6 @@
-//! `cargo xtask test`: everything that CI runs, the fastest steps first. `--fast` runs what most changes break, and `--part 1/3` one of
-//! three shares of all else. `--peaks` asks libtpu again what large programs need (`tests/tpu_peaks.py`).
+//! `cargo xtask test` runs all tests of CI, the fastest steps first. `--fast` runs the tests that most changes break, and
+//! `--part 1/3` runs one of three shares of the other tests. `--peaks` measures the memory of large programs with libtpu again
+//! (`tests/tpu_peaks.py`).
 //!
 //! Everything is built with one profile, release, because the kernel's dependencies are large and must be built only once.
 
@@ -29,7 +30,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     }
 }
 
-/// Style, Rust tests, and the short tests in Python, of the program as cargo builds it.
+/// Runs the style checks, the Rust tests and the short tests in Python, with the program as cargo builds it.
 fn fast(root: &Path) -> Result<()> {
     let environment = step::step("tools", || {
         find_style_tools(root)?;
@@ -44,7 +45,7 @@ fn fast(root: &Path) -> Result<()> {
     })
 }
 
-/// The tests that compare what large programs need on TPUs. libtpu compiles those that have changed, and its answers are kept.
+/// Runs the tests that compare the memory of large programs on TPUs. libtpu compiles the changed programs, and its answers are kept.
 fn peaks(root: &Path) -> Result<()> {
     let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
     step::step("build the program", || build_program(root))?;
@@ -53,7 +54,7 @@ fn peaks(root: &Path) -> Result<()> {
     step::step("pytest", || step::run(pytest.env("FERROTUNE_KEEP_TPU_PEAKS", "1")))
 }
 
-/// Runs tests, and jobs beside them.
+/// Runs tests, and jobs at the same time.
 fn run_beside(root: &Path, jobs: Vec<Job>, tests: impl FnOnce() -> Result<()>) -> Result<()> {
     let lane = Lane::start(&root.join("target/beside.log"), jobs)?;
     let tested = tests();
@@ -63,7 +64,7 @@ fn run_beside(root: &Path, jobs: Vec<Job>, tests: impl FnOnce() -> Result<()>) -
     tested.and(step::step("what runs beside the tests", || lane.join()))
 }
 
-/// All tests, or a share of those that [`fast`] leaves out, of the program that the wheel brings.
+/// Runs all tests, or a share of those that [`fast`] leaves out, with the program of the wheel.
 fn all(root: &Path, part: Option<Part>) -> Result<()> {
     let files = python::files(root, part)?;
     step::step("tools", || {
@@ -79,7 +80,7 @@ fn all(root: &Path, part: Option<Part>) -> Result<()> {
     let tools = step::step("Python packages", tools)?;
     step::step("build the program", || tools.wheel.build_program())?;
     step::step("install into target/jupyter", || tools.tests.install_kernel())?;
-    // Also for a share: these are the programs that the tests in Python run.
+    // Each share needs these, too: the tests in Python run these programs.
     step::step("build the tests", || step::run(wheel::cargo(root).args(RUST_TESTS).arg("--no-run")))?;
     let jobs = tools.jobs(root)?;
     let jobs = match part {
@@ -104,7 +105,7 @@ fn style(root: &Path, cargo: fn(&Path) -> Command) -> Result<()> {
     })
 }
 
-/// What the tests need beside Rust.
+/// The tools of the tests in addition to Rust's.
 struct Tools {
     tests: Environment,
     old_client: Environment,
@@ -122,10 +123,10 @@ impl Tools {
         })
     }
 
-    /// What runs beside the tests: what is built for a release, and what needs other versions of Jupyter.
+    /// The jobs that run at the same time as the tests: builds for a release, and tests with other versions of Jupyter.
     fn jobs(&self, root: &Path) -> Result<Vec<Job>> {
         let own = env::current_exe()?;
-        // The compilers have the lowest priority, so that no test has to wait for them.
+        // The compilers have the lowest priority, so that they do not delay the tests.
         let task = |name: &str| {
             let mut task = Command::new("nice");
             task.args(["-n", "19"]).arg(&own).current_dir(root).arg(name);

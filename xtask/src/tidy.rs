@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: checks the style rules that no compiler checks. Never changes a file.
+//! `cargo xtask tidy` checks the style rules that no compiler checks. Never changes a file.
 
 mod arrows;
 mod reasons;
@@ -16,7 +16,7 @@ use std::process::Command;
 
 /// The page with the arrows, and with the modules that may have unsafe code.
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
-/// Pages whose paths begin at the root, and have to exist.
+/// The pages whose paths begin at the root and must exist.
 const PAGES: [&str; 3] = [ARCHITECTURE, "CONTRIBUTING.md", reasons::PAGE];
 
 pub(crate) fn run(root: &Path) -> Result<()> {
@@ -86,14 +86,14 @@ fn walk(root: &Path, folder: &Path) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// What cargo knows of the crates of the workspace.
+/// The metadata that cargo prints for the crates of the workspace.
 fn metadata(root: &Path) -> Result<String> {
     let mut metadata = cargo(root);
     metadata.args(["metadata", "--locked", "--no-deps", "--format-version=1"]);
     output(&mut metadata)
 }
 
-/// The crates that a package links, one on each line.
+/// The crates that a package links, one crate on each line.
 fn dependencies(root: &Path, package: &str, depth: &str) -> Result<String> {
     let mut tree = cargo(root);
     tree.args(["tree", "--locked", "--edges", "normal", "--prefix", "none", "--package", package, "--depth", depth]);

@@ -1,4 +1,4 @@
-//! `cargo xtask torture`: fault injection for an hour, which the tests do briefly: hundreds of kills at random times, every
+//! `cargo xtask torture` injects faults for an hour, as the tests do briefly: hundreds of kills at random times, every
 //! fault that a trial can have, and long random walks through notebooks.
 
 use crate::environment::{Environment, build_program, cargo};
@@ -7,26 +7,26 @@ use anyhow::Result;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Rounds in which a supervisor is killed, in every second round with its workers.
+/// The number of rounds in which a supervisor is killed, in every second round with its workers.
 const ROUNDS: &str = "200";
-/// Rounds in which a kernel is killed; each takes some seconds.
+/// The number of rounds in which a kernel is killed; each takes some seconds.
 const KERNEL_ROUNDS: &str = "40";
-/// Number of random walks through a notebook, and cells of each walk.
+/// The number of random walks through a notebook, and of cells in each walk.
 const WALKS: (&str, &str) = ("20", "150");
-/// Rounds of all faults at the same time.
+/// The number of rounds with all faults at the same time.
 const STORM_ROUNDS: &str = "30";
-/// Faults of a cluster, one after the other in one study.
+/// The number of faults of a cluster, one after the other in one study.
 const CLUSTER_ROUNDS: &str = "200";
-/// Faults of a notebook, one after the other.
+/// The number of faults of a notebook, one after the other.
 const FAULTS: &str = "500";
-/// Number of trials over which memory must not grow.
+/// The number of trials over which memory must not grow.
 const TRIALS: &str = "200";
 
 pub(crate) fn run(root: &Path) -> Result<()> {
     let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
     step::step("kills at random instants", || {
         let mut tests = cargo(root);
-        // Not `--test it`: cargo builds the example, which is supervisor and worker, only with all tests.
+        // With `--test it`, cargo would not build the example, which is supervisor and worker.
         tests.args(["test", "--release", "--locked", "-p", "ferrotune-trial", "torture"]);
         step::run(tests.args(["--", "--nocapture"]).env("FERROTUNE_TORTURE_ROUNDS", ROUNDS))
     })?;

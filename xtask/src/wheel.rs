@@ -1,7 +1,7 @@
-//! `cargo xtask wheel`: the package for PyPI, which brings the program, the kernelspec and the prelude, all built.
+//! `cargo xtask wheel` builds the package for PyPI, which contains the built program, kernelspec and prelude.
 //!
-//! Programs run with the C library that they were linked with and with newer ones. zig, a C compiler on PyPI, has the symbols of
-//! every version, so it links the program and the prelude for an old one. Rust's own libraries need glibc 2.17.
+//! Programs run with the C library with which they were linked, and with newer ones. zig, a C compiler on PyPI, has the symbols of
+//! every version, so it can link the program and the prelude for an old version. Rust's own libraries need glibc 2.17.
 
 mod glibc;
 
@@ -17,11 +17,11 @@ use std::process::Command;
 /// The oldest C library on which the wheel runs: that of RHEL 8, Debian 10 and Ubuntu 18.10.
 const OLDEST: Glibc = Glibc { major: 2, minor: 28 };
 
-/// PyPI takes files up to this size.
+/// The size of the largest file that PyPI accepts.
 const LARGEST_BYTES: u64 = 100_000_000;
 
-/// What rustc calls as `cc`. zig would link an unwinder of its own into each library. A panic passes from Rust's standard library
-/// through the prelude and cells, and only the unwinder that began can go on, which is the system's libgcc_s.
+/// The script that rustc calls as `cc`. zig would link its own unwinder into each library. A panic passes from Rust's standard library
+/// through the prelude and cells, and only the unwinder that began can continue, which is the system's libgcc_s.
 const LINKER: &str = r#"#!/bin/sh
 case " $* " in
 *" -shared "*)
@@ -42,7 +42,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A cargo that uses the program that [`Wheel::build_program`] has built: it has the same `FERROTUNE_GLIBC`. With another value cargo
+/// A cargo command that uses the program of [`Wheel::build_program`]: it has the same `FERROTUNE_GLIBC`. With another value, cargo
 /// compiles the program again.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut cargo = environment::cargo(root);
@@ -58,7 +58,7 @@ pub(crate) struct Wheel {
 }
 
 impl Wheel {
-    /// Installs the tools into an environment of their own.
+    /// Installs the tools into a separate environment.
     pub(crate) fn prepare(root: &Path) -> Result<Self> {
         let tools = step::step("tools of the wheel", || Environment::prepare_wheel(root))?;
         let wheel = Self { root: root.to_owned(), folder: root.join("target/wheel"), tools };
@@ -66,7 +66,7 @@ impl Wheel {
         Ok(wheel)
     }
 
-    /// Writes `cc`, which calls zig.
+    /// Writes the script `cc`, which calls zig.
     fn write_linker(&self) -> Result<()> {
         let linker = self.linker().join("cc");
         fs::create_dir_all(self.linker())?;
@@ -92,7 +92,7 @@ impl Wheel {
         step::run(command.env("PATH", path).env("CARGO_ZIGBUILD_PYTHON_PATH", self.tools.program("python")))
     }
 
-    /// Builds `target/release/ferrotune` for the oldest C library, and keeps a copy, since other tasks build it for this machine's.
+    /// Builds `target/release/ferrotune` for the oldest C library, and keeps a copy, because other tasks build it for this machine's.
     pub(crate) fn build_program(&self) -> Result<()> {
         let mut build = cargo(&self.root);
         build.args(BUILD_OF_PROGRAM);
@@ -105,7 +105,7 @@ impl Wheel {
         self.folder.join("ferrotune")
     }
 
-    /// Builds the prelude, and packs the wheel. Returns its file.
+    /// Builds the prelude, and packs the wheel. Returns the wheel's path.
     pub(crate) fn pack(&self) -> Result<PathBuf> {
         let [sources, pure, files] = ["python", "pure", "files"].map(|name| self.folder.join(name));
         for folder in [&sources, &pure, &files] {
@@ -114,7 +114,7 @@ impl Wheel {
         let mut package = self.tools.private(Command::new(self.program()));
         package.arg("package").arg(&files).env("XDG_CACHE_HOME", self.folder.join("cache"));
         self.run_with_linker(package)?;
-        // setuptools writes beside the sources.
+        // setuptools writes into the folder of the sources, so it gets a copy.
         step::run(Command::new("cp").args(["--recursive"]).arg(self.root.join("python")).arg(&sources))?;
         for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
             fs::copy(self.root.join(licence), sources.join(licence))?;
@@ -143,7 +143,7 @@ impl Wheel {
         python
     }
 
-    /// Adds the program, the prelude and the kernelspec to a wheel of Python files, and marks it as one for this kind of machine.
+    /// Adds the program, the prelude and the kernelspec to a wheel of Python files, and marks the wheel as one for this kind of machine.
     fn add(&self, unpacked: &Path, files: &Path) -> Result<()> {
         let name = unpacked.file_name().and_then(|name| name.to_str()).context("a wheel's folder has a name")?;
         let data = unpacked.join(format!("{name}.data"));
@@ -169,7 +169,7 @@ fn remove(folder: &Path) -> Result<()> {
     }
 }
 
-/// The one entry of a folder whose name ends like this; where all names do, the one folder.
+/// The only entry of a folder whose name has this ending; with an empty ending, the only subfolder.
 fn only_file(folder: &Path, ending: &str) -> Result<PathBuf> {
     let paths = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
     let is_it = |path: &&PathBuf| {

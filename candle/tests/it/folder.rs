@@ -1,4 +1,4 @@
-//! Making the folder, editing it, and writing the edits into patches.
+//! Tests that make the folder, edit it, and write the edits into patches.
 
 use ferrotune_candle::{CANDLE, Changes, Error, Topic, edited, make, write_changes};
 use std::fs;
@@ -10,7 +10,7 @@ pub(crate) fn cargo() -> Command {
     Command::new(env!("CARGO"))
 }
 
-/// A patch that none of ours comes after.
+/// The name of a patch that is applied after all of ours.
 const TOPIC: &str = "99-test";
 
 /// A copy of `candle/`, with only our changes.

@@ -1,4 +1,4 @@
-//! The manifests of our packages against those of crates.io.
+//! Compares the manifests of our packages with those of crates.io.
 
 use crate::folder::cargo;
 use ferrotune_candle::{CANDLE, EVCXR};
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use toml_edit::{DocumentMut, TableLike};
 
-/// The feature of our candle-core by which one of its dependencies is optional.
+/// The optional dependency of our candle-core, and the feature that enables it.
 const OPTIONAL: (&str, &str) = ("tokenizer", "tokenizers");
 
 #[test]
@@ -27,7 +27,7 @@ fn the_manifests_have_the_dependencies_and_features_of_crates_io() {
             let [ours, theirs] = [&ours, &theirs].map(|manifest| manifest.get(table).map(ToString::to_string));
             assert_eq!(ours, theirs, "{package}: {table}");
         }
-        // The build script of our candle only says that its sources are not made yet.
+        // The build script of our candle only reports that its sources are not made yet.
         let build = ours["package"]["build"].as_str();
         assert_eq!(build, Some("build.rs"), "{package}");
         assert_eq!(theirs["package"]["build"].as_str(), build.filter(|_| upstream == &EVCXR), "{package}");
@@ -39,7 +39,7 @@ fn the_manifests_have_the_dependencies_and_features_of_crates_io() {
     }
 }
 
-/// Takes the feature out of our manifest, and makes its dependency one that is always there, as in crates.io's.
+/// Removes the feature from our manifest, and makes its dependency a required one, as in the manifest of crates.io.
 fn make_required(manifest: &mut DocumentMut) {
     let (feature, dependency) = OPTIONAL;
     let table = |item: &mut toml_edit::Item, key: &str| -> Option<toml_edit::Item> {

@@ -1,8 +1,8 @@
-//! Reads files of data in a process of its own: tables, images, records and arrays become plain numbers and bytes.
+//! The reader: a process that reads files of data. Tables, images, records and arrays become plain numbers and bytes.
 //!
-//! The program `ferrotune reader` is that process. A damaged file can only end it, and what decodes files is not part
-//! of the library that each cell links. Knows no tensor and no dataset: those are of `ferrotune-data`, which starts
-//! readers and asks them.
+//! The program `ferrotune reader` is that process. A damaged file can end only that process, and the decoders of files are not part
+//! of the library that each cell links. Knows neither tensors nor datasets: `ferrotune-data` has them, starts
+//! readers and sends them requests.
 
 mod npy;
 #[cfg(feature = "serve")]
@@ -17,7 +17,7 @@ pub use wire::{
     read_request, write_reply, write_request,
 };
 
-/// The version of requests and replies: that of Ferrotune.
+/// The version of requests and replies, which is Ferrotune's version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Whether a name is the address of an object in a store, or of a file on a web server, and not a path.
@@ -26,13 +26,13 @@ pub fn is_remote(name: &str) -> bool {
     scheme.is_some_and(|scheme| matches!(scheme, "abfs" | "abfss" | "az" | "gs" | "http" | "https" | "s3" | "s3a"))
 }
 
-/// Whether new objects can be put there: into a store, or into a folder that is given as `file:///FOLDER`.
+/// Whether new objects can be put at an address: into a store, or into a folder that is given as `file:///FOLDER`.
 pub fn takes_objects(address: &str) -> bool {
     let is_web = address.starts_with("http://") || address.starts_with("https://");
     is_remote(address) && !is_web || address.starts_with("file:///")
 }
 
-/// The variables of this process that say how to reach the store of an address, and as whom.
+/// This process' environment variables with the access and the credentials for the store of an address.
 pub fn store_variables(address: &str) -> Vec<(String, String)> {
     let prefixes: &[&str] = match address.split_once("://").map_or("", |(scheme, _)| scheme) {
         "s3" | "s3a" => &["AWS_"],
@@ -41,11 +41,11 @@ pub fn store_variables(address: &str) -> Vec<(String, String)> {
         _ => &[],
     };
     let is_meant = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
-    // A variable that is not UTF-8 is none of theirs.
+    // A variable that is not UTF-8 is not for a store.
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     variables.filter(|(name, _)| is_meant(name)).collect()
 }
 
-/// The program's subcommand that is a reader.
+/// The subcommand that runs the program as a reader.
 pub const SUBCOMMAND: &str = "reader";

@@ -2,23 +2,23 @@
 
 use crate::wire::Shape;
 
-/// What a file says about the one array that it has.
+/// The header of a file with one array.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NpyHeader {
-    /// The type of the numbers, and the lengths of the dimensions as NumPy counts them.
+    /// The type of the numbers, and the lengths of the dimensions in NumPy's order.
     pub shape: Shape,
-    /// Whether the first dimension is the innermost one in the file.
+    /// Whether the first dimension is the innermost dimension in the file.
     pub is_fortran: bool,
-    /// The byte at which the numbers begin.
+    /// The position of the first byte of the numbers.
     pub data: usize,
 }
 
-/// How many bytes of a file [`NpyHeader::read`] needs at most: a longer header is of no array of numbers.
+/// The largest number of bytes that [`NpyHeader::read`] needs. An array of numbers has no longer header.
 pub const NPY_HEADER_BYTES: usize = 1 << 16;
 
 impl NpyHeader {
-    /// Reads the header, which the first [`NPY_HEADER_BYTES`] of a file contain. Fails with a fragment that says what is
-    /// wrong, and what to do.
+    /// Reads the header, which the first [`NPY_HEADER_BYTES`] of a file contain. Fails with a fragment that names the
+    /// fault and its cure.
     pub fn read(bytes: &[u8]) -> Result<NpyHeader, String> {
         let (text, data) = header(bytes)?;
         let damaged = |key: &str| format!("its header has no valid `{key}`; save it again with numpy.save");
@@ -35,7 +35,7 @@ impl NpyHeader {
         Ok(NpyHeader { shape: Shape { dtype: candle_type(descr)?.to_owned(), dims }, is_fortran, data })
     }
 
-    /// Fails, as [`NpyHeader::read`] does, unless the numbers of the shape are exactly the `bytes` behind the header.
+    /// Fails, as [`NpyHeader::read`] does, unless the numbers of the shape need exactly the `bytes` after the header.
     pub fn check(&self, bytes: u64) -> Result<(), String> {
         if self.shape.bytes().is_some_and(|needed| needed as u64 == bytes) {
             return Ok(());
@@ -51,7 +51,7 @@ impl NpyHeader {
     }
 }
 
-/// The header's text, and the byte at which the numbers begin.
+/// The header's text, and the position of the first byte of the numbers.
 fn header(bytes: &[u8]) -> Result<(&str, usize), String> {
     let Some(rest) = bytes.strip_prefix(b"\x93NUMPY") else {
         let archive =
@@ -74,7 +74,7 @@ fn header(bytes: &[u8]) -> Result<(&str, usize), String> {
     Ok((text, data))
 }
 
-/// What stands behind a key of the header, which is a literal of Python.
+/// The text after a key of the header, which is a literal of Python.
 fn value<'a>(header: &'a str, key: &str) -> Option<&'a str> {
     let (_, value) = header.split_once(&format!("'{key}':"))?;
     Some(value.trim_start())
@@ -84,7 +84,7 @@ fn quoted(value: &str) -> Option<&str> {
     value.strip_prefix('\'')?.split_once('\'').map(|(text, _)| text)
 }
 
-/// The numbers of a tuple. Python 2 wrote an `L` behind some of them.
+/// The numbers of a tuple. Python 2 wrote an `L` after some of them.
 fn lengths(value: &str) -> Option<Vec<usize>> {
     let (tuple, _) = value.strip_prefix('(')?.split_once(')')?;
     let lengths = tuple.split(',').map(|length| length.trim().trim_end_matches('L'));

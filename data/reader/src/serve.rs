@@ -1,4 +1,4 @@
-//! The reader's process: answers requests until its standard input ends.
+//! The reader's process, which answers requests until its standard input ends.
 
 mod arrays;
 mod arrow;
@@ -25,19 +25,19 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// Keeps what [`main`] fetches from stores and web servers in a folder of its own, with at most so many bytes.
+/// Caches the objects that [`main`] fetches from stores and web servers, in a folder of their own with at most `limit` bytes.
 pub fn keep_objects(folder: PathBuf, limit: u64) {
     remote::keep(folder, limit);
 }
 
-/// Whether a file of the folder that was given to [`keep_objects`] has a name as files there have.
+/// Whether a file's name has the form of names in the folder of [`keep_objects`].
 pub fn is_kept_object(path: &Path) -> bool {
     remote::is_kept(path)
 }
 
 /// Answers the requests of the standard input on the standard output.
 pub fn main() -> ExitCode {
-    // The reply has the message.
+    // The reply has the panic's message.
     std::panic::set_hook(Box::new(|_| {}));
     if let Err(error) = open_as_many_files_as_allowed() {
         eprintln!("ferrotune reader: it opens no more files at once than usual: {error}");
@@ -55,7 +55,7 @@ pub fn main() -> ExitCode {
         let reply = server.answer_with(request, object).unwrap_or_else(|error| Reply::Failed(format!("{error:#}")));
         match crate::write_reply(&mut replies, reply) {
             Ok(()) => {}
-            // Nobody waits for it any more.
+            // The sender of the request has ended.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("ferrotune reader: cannot answer: {error}");
@@ -66,10 +66,10 @@ pub fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A request, and the object that it needs, which comes while earlier requests are answered.
+/// A request, with the object that it needs, which is fetched while earlier requests are answered.
 type Asked = (Request, Option<Coming>);
 
-/// The requests of the standard input, to its end or to the first one that is damaged.
+/// The requests of the standard input, up to its end or to the first damaged request.
 fn requests() -> Receiver<io::Result<Asked>> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
@@ -80,7 +80,7 @@ fn requests() -> Receiver<io::Result<Asked>> {
                 _ => None,
             };
             let is_damaged = request.is_err();
-            // It fails when nobody reads the answers any more.
+            // The channel closes when the reader sends no more replies.
             if sender.send(request.map(|request| (request, object))).is_err() || is_damaged {
                 return;
             }
@@ -89,13 +89,13 @@ fn requests() -> Receiver<io::Result<Asked>> {
     receiver
 }
 
-/// The files of a pattern stay open.
+/// Raises the limit of open files, because the files of a pattern stay open.
 fn open_as_many_files_as_allowed() -> rustix::io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
 }
 
-/// Answers requests about one source at a time.
+/// A server that answers requests about one source at a time.
 #[derive(Default)]
 pub struct Server {
     opened: Option<Opened>,
@@ -105,7 +105,7 @@ impl Server {
     /// The reply to a request.
     ///
     /// # Errors
-    /// Where the source or the part of it that is asked for cannot be read, in words that name the file.
+    /// If the source, or the requested part of it, cannot be read. The error names the file.
     pub fn answer(&mut self, request: Request) -> Result<Reply> {
         self.answer_with(request, None)
     }

@@ -1,6 +1,6 @@
-//! What a dataset asks a reader through its standard input, and what the reader answers through its standard output.
+//! The requests that a dataset sends to a reader's standard input, and the replies on the reader's standard output.
 //!
-//! A request is a line of JSON. A reply is the length of a JSON text as four bytes, least first, that text, and then
+//! A request is a line of JSON. A reply is the length of a JSON text as four bytes, least significant first, that text, and then
 //! the bytes of its arrays. The first request has the version of its sender, because a Rust program may find the
 //! `ferrotune` of another version.
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read, Write};
 use std::path::PathBuf;
 
-/// What to read. A pattern such as `part-*.csv` stands for files, in the order of their names.
+/// The data to read. A pattern such as `part-*.csv` means all matching files, in the order of their names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Source {
     /// Columns of tables.
@@ -19,35 +19,35 @@ pub enum Source {
         files: String,
         /// The arrays of each block.
         groups: Vec<Group>,
-        /// The bits of what stands for a missing number, because JSON has no NaN; without it, one is an error.
+        /// The bits of the value for missing numbers, because JSON has no NaN. Without it, a missing number is an error.
         missing: Option<u32>,
     },
     /// Records, as bytes.
     Records {
-        /// How records are told apart.
+        /// The format that separates the records.
         framing: Framing,
         /// A path or a pattern.
         files: String,
     },
-    /// The array in a file, or several of them, as one block.
+    /// A block of the array in a file, or of the several arrays in it.
     Array {
         /// The path.
         file: String,
-        /// How the file is laid out.
+        /// The layout of the file.
         layout: Layout,
     },
-    /// The files of a folder's folders, without reading them: [`Contents::files`] and [`Contents::classes`].
+    /// The files in the subfolders of a folder, without reading them: [`Contents::files`] and [`Contents::classes`].
     Folder {
         /// The path.
         folder: String,
     },
-    /// Images, each asked for by its path.
+    /// Images, each of which is requested by its path.
     Images {
-        /// 1 for grey or 3 for red, green and blue.
+        /// The number of channels: 1 for grey, or 3 for red, green and blue.
         channels: usize,
-        /// Rows of pixels.
+        /// The number of rows of pixels.
         height: usize,
-        /// Columns of pixels.
+        /// The number of columns of pixels.
         width: usize,
     },
 }
@@ -55,9 +55,9 @@ pub enum Source {
 /// The format of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Format {
-    /// Text with a header, whose values this byte separates.
+    /// Text with a header and with this byte between values.
     Csv {
-        /// A comma, mostly.
+        /// The byte between values, mostly a comma.
         delimiter: u8,
     },
     /// Apache Parquet.
@@ -66,7 +66,7 @@ pub enum Format {
     Arrow,
 }
 
-/// How records of a file are told apart.
+/// The format that separates the records of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Framing {
     /// Lines of UTF-8, without their ends.
@@ -75,10 +75,10 @@ pub enum Framing {
     TfRecord,
 }
 
-/// How an array is laid out in a file.
+/// The layout of arrays in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Layout {
-    /// MNIST's IDX, with a header that has its type and shape.
+    /// MNIST's IDX, with the type and the shape in a header.
     Idx,
     /// Bytes without a header.
     Bytes,
@@ -91,64 +91,64 @@ pub enum Layout {
 /// Columns that become one array.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
-    /// Their names; `None` stands for all columns that no other group names.
+    /// The columns' names; `None` means all columns that no other group names.
     pub columns: Option<Vec<String>>,
-    /// What they become.
+    /// The kind of array that the columns become.
     pub kind: Kind,
 }
 
-/// What columns become.
+/// The kind of array that columns become.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Kind {
-    /// A row of f32 for each row.
+    /// A matrix of f32, with a row for each row of the table.
     Matrix,
-    /// A number of f32 for each row, of a single column.
+    /// A number of f32 for each row, from a single column.
     Numbers,
-    /// A class of u32 for each row, of a single column: the place of its text in this list, or, without a list, the
-    /// whole number that stands there.
+    /// A class of u32 for each row, from a single column: the place of the column's text in this list, or, without a list, the
+    /// whole number in the column.
     Classes(Option<Vec<String>>),
 }
 
 /// A request. The first one opens a source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
-    /// Answered with [`Reply::Opened`].
+    /// A request to open a source, answered with [`Reply::Opened`].
     Open {
-        /// [`VERSION`](crate::VERSION) of who asks.
+        /// The [`VERSION`](crate::VERSION) of the sender.
         version: String,
-        /// What to open.
+        /// The source to open.
         source: Source,
     },
-    /// The block with this number, which is the next one where the source does not know how many it has.
+    /// The block with this number. It must be the next block if the number of the source's blocks is unknown.
     Block(u64),
     /// The image in this file.
     Image(PathBuf),
 }
 
-/// What is known of an open source.
+/// The contents of an open source.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Contents {
-    /// The rows of each block, where they are known without reading it.
+    /// The rows of each block, if they are known without reading it.
     pub rows: Option<Vec<u64>>,
-    /// The names of a table's columns, or of several arrays.
+    /// The names of a table's columns, or of a file's arrays.
     pub columns: Vec<String>,
-    /// A folder's files with the number of their class, in the order of their paths.
+    /// The files of a folder, each with the number of its class, in the order of their paths.
     pub files: Vec<(PathBuf, u32)>,
-    /// The names of the classes: of a folder's folders.
+    /// The names of the classes, which are the names of the subfolders.
     pub classes: Vec<String>,
 }
 
 /// The type of an array's numbers, and its shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shape {
-    /// As candle writes it: `u8`, `u32`, `i16`, `i32`, `i64`, `f8e4m3`, `bf16`, `f16`, `f32` or `f64`.
+    /// The type in candle's notation: `u8`, `u32`, `i16`, `i32`, `i64`, `f8e4m3`, `bf16`, `f16`, `f32` or `f64`.
     pub dtype: String,
-    /// The lengths of its dimensions, the outermost first.
+    /// The lengths of the dimensions, the outermost first.
     pub dims: Vec<usize>,
 }
 
 impl Shape {
-    /// How many bytes the numbers are; none if the type is unknown, or there are too many.
+    /// The size of the numbers in bytes; `None` if the type is unknown or the size overflows.
     pub(crate) fn bytes(&self) -> Option<usize> {
         let size = match self.dtype.as_str() {
             "u8" | "f8e4m3" => 1,
@@ -157,35 +157,35 @@ impl Shape {
             "i64" | "f64" => 8,
             _ => return None,
         };
-        // Who computes strides multiplies lengths beside one that is zero, too.
+        // A length of zero does not protect the computation of strides from overflow, so it counts as one here.
         let bytes = self.dims.iter().try_fold(size, |bytes: usize, dim| bytes.checked_mul((*dim).max(1)))?;
         Some(if self.dims.contains(&0) { 0 } else { bytes })
     }
 }
 
-/// Numbers of a shape, least byte first.
+/// Numbers with a shape, as little-endian bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
-    /// Their type and shape.
+    /// The numbers' type and shape.
     pub shape: Shape,
-    /// Their bytes, the innermost dimension first.
+    /// The numbers' bytes, the innermost dimension first.
     pub bytes: Vec<u8>,
 }
 
-/// The arrays of some rows: as many as the source has groups. Those of records are the bytes of all records, and where
-/// each ends.
+/// The arrays of some rows: one for each group of the source. For records, the arrays are the bytes of all records, and the end
+/// of each record.
 pub type Block = Vec<Array>;
 
-/// An answer.
+/// The reply to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// The source is open.
     Opened(Contents),
-    /// A block or an image.
+    /// A block of rows, or an image.
     Block(Block),
-    /// There is no such block.
+    /// The source has no such block.
     End,
-    /// Why not, in one line that names the file.
+    /// The error, in one line that names the file.
     Failed(String),
 }
 
@@ -205,7 +205,7 @@ pub fn write_request(writer: &mut impl Write, request: &Request) -> io::Result<(
     writer.flush()
 }
 
-/// The next request; `None` after the last one.
+/// Receives the next request; `None` after the last one.
 pub fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
     let mut line = Vec::new();
     reader.read_until(b'\n', &mut line)?;

@@ -1,4 +1,4 @@
-//! Datasets from tensors and iterators, and from other datasets.
+//! The constructors of datasets from tensors, iterators and other datasets.
 
 use super::Dataset;
 use crate::columns::{Columns, Table};
@@ -9,11 +9,11 @@ use crate::{DataError, Result};
 use std::sync::Arc;
 
 impl<T: Columns> Dataset<T> {
-    /// One element for each row: element `i` is row `i` of a tensor, or the tuple of row `i` of each tensor.
+    /// A dataset with one element for each row: element `i` is row `i` of a tensor, or the tuple of row `i` of each tensor.
     ///
-    /// Copies nothing. [`Dataset::batch`] takes all rows of a batch at once, and rows in their order are a view.
+    /// Copies nothing. [`Dataset::batch`] takes all rows of a batch at once, and consecutive rows are a view.
     ///
-    /// Fails if a tensor has no dimensions, or the tensors have not equally many rows.
+    /// Fails if a tensor has no dimensions, or if the tensors have different numbers of rows.
     ///
     /// ```
     /// # use candle_core::{Device, Tensor};
@@ -30,10 +30,10 @@ impl<T: Columns> Dataset<T> {
         Ok(Dataset::of_columns(Rows::of(Origin::Tensors(Table::new(&tensors.into_columns())?))))
     }
 
-    /// Parts of a dataset of tensors, as large as these fractions of it, with its elements in an order that the seed
+    /// Splits a dataset of tensors into parts, whose sizes are these fractions of it. The elements are in an order that the seed
     /// decides, as in [`Dataset::shuffle`]. No element is in two parts.
     ///
-    /// Fails if a fraction is negative, if the fractions' sum is above 1, or if a verb has been called that makes
+    /// Fails if a fraction is negative, if the fractions' sum is above 1, or after a verb that makes
     /// elements: split before [`Dataset::map`] and [`Dataset::batch`].
     ///
     /// ```
@@ -61,8 +61,8 @@ impl<T: Columns> Dataset<T> {
 }
 
 impl<T: Send + 'static> Dataset<T> {
-    /// The items of an iterator, which is cloned for each pass: a range, a `Vec`, or what an iterator's adapters make of
-    /// them.
+    /// A dataset of the items of an iterator, which is cloned for each pass: a range, a `Vec`, or an iterator that adapters make
+    /// from them.
     #[expect(clippy::should_implement_trait, reason = "FromIterator takes iterators that cannot be cloned")]
     pub fn from_iter<I>(items: I) -> Dataset<T>
     where
@@ -80,7 +80,7 @@ impl<T: Send + 'static> Dataset<T> {
         Dataset::made(Arc::new(open), len)
     }
 
-    /// The elements of this dataset, and then those of the other one.
+    /// The elements of this dataset, and then those of the other dataset.
     pub fn concat(&self, other: &Dataset<T>) -> Dataset<T> {
         let opens = [self.opener(), other.opener()];
         let len = self.len.and_then(|len| len.checked_add(other.len?));
@@ -91,7 +91,7 @@ impl<T: Send + 'static> Dataset<T> {
         Dataset { has_preview: self.has_preview, ..Dataset::made(Arc::new(open), len) }
     }
 
-    /// Pairs of an element of this dataset and one of the other, as many as the shorter one has.
+    /// Pairs of an element of this dataset and an element of the other dataset. The shorter dataset decides the number of pairs.
     pub fn zip<U: Send + 'static>(&self, other: &Dataset<U>) -> Dataset<(T, U)> {
         let (left, right) = (self.opener(), other.opener());
         let len = match [self.len, other.len] {

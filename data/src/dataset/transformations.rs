@@ -1,4 +1,4 @@
-//! The verbs that make a dataset of one dataset.
+//! The verbs that turn one dataset into another.
 
 use super::{Dataset, Elements};
 use crate::batch::{self, Batch, Batches, Size};
@@ -13,12 +13,12 @@ use crate::{DataError, Result};
 use std::sync::Arc;
 
 impl<T: Send + 'static> Dataset<T> {
-    /// The value of a function for each element, computed by as many threads as `parallelism` says; the values have the
-    /// order of the elements. With 1, the thread that asks for an element computes it.
+    /// The value of a function for each element, computed by `parallelism` threads. The values have the
+    /// order of the elements. With 1, the thread that requests an element computes it.
     ///
-    /// A panic in the function is an error. Elements that a resumed [`Iter`](crate::Iter) leaves out are not computed, so
+    /// A panic in the function is an error. Elements that a resumed [`Iter`](crate::Iter) skips are not computed, so
     /// the function must not depend on earlier elements. Random tensors that it makes on the CPU, such as for augmentation,
-    /// depend on the seed ([`seed`](ferrotune_trial::seed())), the pass and the element alone.
+    /// depend only on the seed ([`seed`](ferrotune_trial::seed())), the pass and the element.
     pub fn map<U: Send + 'static>(
         &self,
         parallelism: usize,
@@ -34,7 +34,7 @@ impl<T: Send + 'static> Dataset<T> {
         })
     }
 
-    /// The elements for which a function is true.
+    /// The elements for which a function returns true.
     pub fn filter(&self, predicate: impl Fn(&T) -> Outcome<bool> + Send + Sync + 'static) -> Dataset<T> {
         let predicate: Predicate<T> = Arc::new(predicate);
         let filtered = self.open_with("filter", 1, move |stream, pass| {
@@ -44,8 +44,8 @@ impl<T: Send + 'static> Dataset<T> {
         Dataset { len: None, ..filtered }
     }
 
-    /// The elements of the datasets that a function makes of each element: `block` elements of one, then of the next, from
-    /// `cycle` datasets at once. A dataset that has ended makes place for the next one.
+    /// The elements of several datasets, which a function makes from the elements. `cycle` datasets are open at once, and each in
+    /// turn gives `block` elements. When a dataset has ended, the next one replaces it.
     pub fn interleave<U: Send + 'static>(
         &self,
         cycle: usize,
@@ -62,22 +62,22 @@ impl<T: Send + 'static> Dataset<T> {
     }
 
     /// Elements in a random order: the next one is any of the `buffer` elements that follow. The same seed gives the same
-    /// order, and each pass another one; `None` is the seed of the process or of the trial
+    /// order, and each pass has a different order. `None` is the seed of the process or of the trial
     /// ([`seed`](ferrotune_trial::seed())). Only a buffer of at least [`Dataset::len`] elements makes every order equally
     /// likely.
     ///
-    /// Rows of tensors are shuffled by their numbers, so that a large buffer costs nothing; of other elements the buffer
-    /// is in memory. Call it before [`Dataset::map`]: what a resumed pass leaves out is then not computed.
+    /// Rows of tensors are shuffled by their numbers, so that a large buffer costs nothing. For other elements the buffer
+    /// is in memory. Call it before [`Dataset::map`], so that elements that a resumed pass skips are not computed.
     ///
-    /// [`Dataset::take`] and [`Dataset::skip`] after it choose other elements in each pass, so that what is skipped for
-    /// training comes into validation: make parts with [`Dataset::split`], or shuffle with [`Dataset::shuffle_once`] before.
+    /// After it, [`Dataset::take`] and [`Dataset::skip`] choose different elements in each pass, so that validation would get
+    /// elements of the training. Make parts with [`Dataset::split`], or shuffle with [`Dataset::shuffle_once`] before.
     pub fn shuffle(&self, buffer: usize, seed: impl Into<Option<u64>>) -> Dataset<T> {
         self.then(Verb::Shuffle { buffer, seed: seed.into() })
     }
 
     /// Elements in a random order that is the same in each pass, so that [`Dataset::take`] and [`Dataset::skip`] after it
-    /// are disjoint parts. It is the order of pass 0 of [`Dataset::shuffle`]; `None` is the seed that the process or the
-    /// trial has now.
+    /// are disjoint parts. The order is that of pass 0 of [`Dataset::shuffle`]. `None` is the present seed of the process or of the
+    /// trial.
     ///
     /// ```
     /// # use ferrotune_data::Dataset;
@@ -91,40 +91,40 @@ impl<T: Send + 'static> Dataset<T> {
         self.then(Verb::once(buffer, seed.into()))
     }
 
-    /// All elements `count` times. What is shuffled before is shuffled anew each time.
+    /// All elements `count` times. An earlier shuffle has a new order in each repetition.
     pub fn repeat(&self, count: u64) -> Dataset<T> {
         self.then(Verb::Repeat(count))
     }
 
-    /// All elements again and again, without an end.
+    /// All elements, repeated without an end.
     pub fn repeat_forever(&self) -> Dataset<T> {
         self.then(Verb::RepeatForever)
     }
 
-    /// The first elements, at most `count`. After [`Dataset::shuffle`] they are other ones in each pass.
+    /// The first elements, at most `count`. After [`Dataset::shuffle`] they differ from pass to pass.
     pub fn take(&self, count: u64) -> Dataset<T> {
         self.then(Verb::Take(count))
     }
 
-    /// The elements after the first `count`. After [`Dataset::shuffle`] they are other ones in each pass.
+    /// The elements after the first `count`. After [`Dataset::shuffle`] they differ from pass to pass.
     pub fn skip(&self, count: u64) -> Dataset<T> {
         self.then(Verb::Skip(count))
     }
 
-    /// Every `count`-th element, beginning with element `index`: the part of one of `count` workers.
+    /// Every `count`-th element, beginning with element `index`: the share of one of `count` workers.
     pub fn shard(&self, index: u64, count: u64) -> Dataset<T> {
         self.then(Verb::Shard { index, count })
     }
 
-    /// The same elements, of which one thread makes `count` before they are asked for. As the last verb, it makes the next
+    /// The same elements, made by a thread that is up to `count` elements ahead. As the last verb, it makes the next
     /// batch while a step computes.
     pub fn prefetch(&self, count: usize) -> Dataset<T> {
         let dataset = self.open_with("prefetch", count, move |stream, _| Box::new(Prefetched::new(stream, count)));
         Dataset { prefetches: true, has_preview: self.has_preview, ..dataset }
     }
 
-    /// The same elements, which the first whole pass keeps in memory for all later ones. What is random before the cache
-    /// happens once: shuffle after it.
+    /// The same elements, which the first whole pass keeps in memory for all later passes. Randomness of earlier verbs happens only
+    /// once: shuffle after this verb.
     pub fn cache(&self) -> Dataset<T>
     where
         T: Clone + Sync,
@@ -133,9 +133,9 @@ impl<T: Send + 'static> Dataset<T> {
         Dataset { has_preview, ..Dataset::made(cached(self.opener(), Arc::default()), self.len) }
     }
 
-    /// Batches of `size` elements. The last one has fewer if the dataset has no more, or is dropped with `drop_remainder`.
+    /// Batches of `size` elements. The last batch has fewer elements if the dataset ends; with `drop_remainder` it is dropped.
     ///
-    /// Tensors get a new first dimension; see [`Batch`]. Their shapes and dtypes need to be equal.
+    /// Tensors get a new first dimension; see [`Batch`]. Their shapes and dtypes must be equal.
     pub fn batch(&self, size: usize, drop_remainder: bool) -> Dataset<T::Batched>
     where
         T: Batch,
@@ -155,7 +155,7 @@ impl<T: Send + 'static> Dataset<T> {
 
     /// All elements of pass 0 as one batch, such as for validation.
     ///
-    /// Fails if there are none, or their shapes or dtypes differ. Of a dataset without an end it never returns.
+    /// Fails if there are no elements, or if their shapes or dtypes differ. For a dataset without an end it never returns.
     #[track_caller]
     pub fn to_tensors(&self) -> Result<T::Batched>
     where
@@ -165,8 +165,8 @@ impl<T: Send + 'static> Dataset<T> {
         self.batch(usize::MAX, false).epoch(0).next().ok_or_else(none)?
     }
 
-    /// [`Dataset::batch`] of tensors with different sizes, which are filled up with zeros at their ends to the greatest
-    /// size of the batch in each dimension.
+    /// Batches, as of [`Dataset::batch`], of tensors with different sizes. The tensors are filled up with zeros at their ends to the
+    /// greatest size of the batch in each dimension.
     pub fn padded_batch(&self, size: usize, drop_remainder: bool) -> Dataset<T::Batched>
     where
         T: Batch,
@@ -188,7 +188,7 @@ impl<T: Send + 'static> Dataset<T> {
         })
     }
 
-    /// A dataset of batches of this one's elements.
+    /// A dataset of batches of this dataset's elements.
     fn batched<B: Send + 'static>(
         &self,
         verb: &'static str,
@@ -203,7 +203,7 @@ impl<T: Send + 'static> Dataset<T> {
         Dataset { has_preview: self.has_preview, ..Dataset::made(open, len) }
     }
 
-    /// A dataset of as many elements, which `wrap` makes of this one's stream. Its streams cannot be opened if `count` is 0.
+    /// A dataset with the same number of elements, whose streams `wrap` makes from this dataset's. Opening one fails if `count` is 0.
     fn open_with<U: Send + 'static>(
         &self,
         verb: &'static str,

@@ -1,5 +1,5 @@
-//! Shuffles with a buffer, as tf.data does: the next element is a random one of those in the buffer, and the one that
-//! follows in the input takes its place. With a buffer as large as the dataset, every order is equally likely.
+//! Shuffles with a buffer, as in tf.data: the next element is a random element of the buffer, and the element that
+//! follows in the input replaces it. With a buffer as large as the dataset, every order is equally likely.
 
 use crate::Result;
 use crate::stream::{BoxStream, Stream};

@@ -1,4 +1,4 @@
-//! Arrays of files that are mapped; what a reader's process reads is tested through notebooks.
+//! Tests of mapped files of arrays. Tests in notebooks cover the files that a reader's process reads.
 
 use candle_core::{DType, Device, Tensor};
 use ferrotune_data::{Dataset, npy, safetensors};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// As `numpy.save` writes them: the numbers begin at a multiple of 64.
+/// Writes a file in the form of `numpy.save`: the numbers begin at a multiple of 64.
 fn write_npy(file: &Path, descr: &str, fortran_order: &str, shape: &str, numbers: &[u8]) -> Result {
     let mut header = format!("{{'descr': '{descr}', 'fortran_order': {fortran_order}, 'shape': {shape}, }}");
     header.push_str(&" ".repeat(63 - (10 + header.len()) % 64));

@@ -1,4 +1,4 @@
-//! Batches.
+//! Tests of batches.
 
 use super::{all, error, numbers, rows};
 use candle_core::{Device, Tensor};

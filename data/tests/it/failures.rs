@@ -1,4 +1,4 @@
-//! Errors name the verb and the element, and end the pass.
+//! Tests of errors: they name the verb and the element, and end the pass.
 
 use super::{all, error, numbers, rows};
 use candle_core::{Device, Tensor};

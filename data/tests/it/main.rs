@@ -1,4 +1,4 @@
-//! Datasets as a user has them.
+//! Tests of datasets through the public API.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod arrays;
@@ -13,7 +13,7 @@ mod threads;
 use candle_core::Tensor;
 use ferrotune_data::{DataError, Dataset, Iter};
 
-/// The elements of one pass.
+/// The elements of a pass.
 fn all<T: Send + 'static>(elements: Iter<T>) -> Vec<T> {
     elements.map(|element| element.unwrap()).collect()
 }
@@ -24,7 +24,7 @@ fn rows(count: u32) -> Dataset<Tensor> {
     Dataset::from_tensors(Tensor::arange(0u32, count, device).unwrap()).unwrap()
 }
 
-/// The whole numbers below `count`, which are made when they are asked for.
+/// The whole numbers below `count`, which are made when they are requested.
 fn numbers(count: u32) -> Dataset<u32> {
     Dataset::from_iter(0..count)
 }
@@ -33,12 +33,12 @@ fn value(row: &Tensor) -> u32 {
     row.to_scalar().unwrap()
 }
 
-/// The numbers of the rows of one pass.
+/// The numbers in the rows of a pass.
 fn values(elements: Iter<Tensor>) -> Vec<u32> {
     all(elements).iter().map(value).collect()
 }
 
-/// The one error of a pass, which ends it.
+/// The only error of a pass, which ends the pass.
 fn error<T: Send + 'static>(mut elements: Iter<T>) -> DataError {
     let error = elements.by_ref().find_map(Result::err).expect("an element fails");
     assert!(elements.next().is_none(), "an error ends the pass");

@@ -1,4 +1,4 @@
-//! The elements and their order. Rows of tensors and elements that are made have the same.
+//! Tests of the elements and their order, which are the same for rows of tensors and for elements that are made.
 
 use super::{all, numbers, rows, values};
 use ferrotune_data::Dataset;
@@ -78,7 +78,7 @@ fn a_buffer_as_large_as_the_dataset_makes_every_order_equally_likely() {
         *counts.entry(values(shuffled.iter())).or_default() += 1;
     }
     assert_eq!(counts.len(), 24);
-    // 1000 are expected with a standard deviation of 31.
+    // Each count has the expected value 1000 and a standard deviation of 31.
     assert!(counts.values().all(|count| (850..1150).contains(count)), "{counts:?}");
 }
 

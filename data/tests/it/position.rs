@@ -1,4 +1,4 @@
-//! A position leads to the same elements, in another process too.
+//! Tests of positions: a position leads to the same elements, in another process too.
 
 use super::{all, numbers, rows, value};
 use ferrotune_data::{Dataset, Iter, Position};

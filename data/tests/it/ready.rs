@@ -1,4 +1,4 @@
-//! Data sets that ship, and numbers as a model wants them.
+//! Tests of the data sets in the crate, and of encodings for a model.
 
 use candle_core::{DType, Device, Tensor};
 use ferrotune_data::{Dataset, StandardScaler, digits, iris, one_hot, wine};
@@ -36,7 +36,7 @@ fn features_are_scaled_by_the_examples_for_training_alone() {
     assert_eq!(scaler.inverse_transform(&scaled).unwrap().to_vec2::<f32>().unwrap(), train.to_vec2::<f32>().unwrap());
     let one = Tensor::new(&[4f32, 6., 2000.], device).unwrap();
     assert_eq!(scaler.transform(&one).unwrap().to_vec1::<f32>().unwrap(), [2., 1., 0.]);
-    // A large mean beside a small deviation.
+    // The mean is large and the deviation is small.
     let far = Tensor::new(&[[16_777_216f32], [16_777_218.]], device).unwrap();
     assert_eq!(StandardScaler::fit(&far).unwrap().std.to_vec1::<f32>().unwrap(), [1.]);
     for wrong in [Tensor::new(&[1u32, 2], device).unwrap(), Tensor::zeros((0, 3), DType::F32, device).unwrap()] {

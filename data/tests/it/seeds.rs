@@ -1,11 +1,11 @@
-//! What is random follows the seed, and no thread.
+//! Tests of random numbers: they follow the seed, and depend on no thread.
 
 use super::{all, numbers, rows, value, values};
 use candle_core::{Device, Tensor};
 use ferrotune_data::Dataset;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The seed is one of the whole process, and these tests set it.
+/// Sets the seed of the whole process, for one test at a time.
 fn with_seed(seed: u64) -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,7 +69,7 @@ fn a_shuffle_without_a_seed_has_that_of_the_process() {
     ferrotune_trial::seed(8).unwrap();
     assert_ne!(order(), shuffled);
     assert_ne!(part(), half);
-    // Two datasets that are shuffled alike stay together.
+    // Two datasets with the same shuffle stay in step.
     let pairs = numbers(50).shuffle(50, None).zip(&rows(50).shuffle(50, None).map(2, |row| Ok(value(&row))));
     assert!(all(pairs.iter()).iter().all(|(left, right)| left == right));
 }

@@ -1,4 +1,4 @@
-//! Threads: the order does not depend on them, they run at the same time, and they end.
+//! Tests of threads: they do not change the order, they run at the same time, and they end.
 
 use super::{all, numbers};
 use std::sync::{Arc, Barrier};
@@ -24,7 +24,7 @@ fn the_same_seed_gives_the_same_batches_on_any_number_of_threads() {
 
 #[test]
 fn functions_run_at_the_same_time() {
-    // It opens only if three threads wait at it.
+    // The barrier opens only if three threads wait at it.
     let barrier = Arc::new(Barrier::new(3));
     let mapped = numbers(3).map(3, move |number| {
         barrier.wait();
@@ -90,6 +90,6 @@ fn prefetch_hides_the_pipeline_behind_the_step() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let elapsed = started.elapsed();
-    // One after the other they would take 380 ms.
+    // In one thread the work would take 380 ms.
     assert!(elapsed < Duration::from_millis(300), "{elapsed:?}");
 }

@@ -1,4 +1,4 @@
-//! What a check has found, in words.
+//! The text of a check's result.
 
 use super::{Check, Needs, Outcome, Target};
 use crate::pjrt::MemoryUse;
@@ -6,7 +6,7 @@ use ferrotune_machine::format::precise_bytes;
 use std::fmt;
 
 impl fmt::Display for Target {
-    /// `v5e:2x2: 4 × TPU v5 lite with 15.75 GiB each`
+    /// Writes one line such as `v5e:2x2: 4 × TPU v5 lite with 15.75 GiB each`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} × {}", self.name, self.devices, self.kind)?;
         match self.memory_bytes {
@@ -17,7 +17,7 @@ impl fmt::Display for Target {
 }
 
 impl fmt::Display for Check {
-    /// Several lines, the verdict last.
+    /// Writes several lines, with the verdict last.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Target { api: (major, minor), version, .. } = &self.target;
         writeln!(f, "{}\ncompiled in {:.2} s with PJRT {major}.{minor}, {version}", self.target, self.seconds)?;

@@ -1,8 +1,8 @@
-//! Reads from a compiler's message how much memory it would need; the wording differs between versions.
+//! Reads the memory that a program would need from a compiler's message, whose wording differs between versions.
 
 /// Bytes needed and bytes available, from a message such as `Used 18.40G of 15.75G hbm`.
 pub(super) fn read(message: &str) -> Option<(u64, u64)> {
-    // The wordings of libtpu up to 2025, and since.
+    // The first wording is that of libtpu up to 2025, the second that of later versions.
     between(message, "Used ", " of ", " hbm").or_else(|| between(message, "(", ") exceeds available HBM (", ")"))
 }
 
@@ -14,7 +14,7 @@ fn between(message: &str, before: &str, middle: &str, after: &str) -> Option<(u6
     })
 }
 
-/// Bytes of `18.40G`.
+/// The number of bytes in a text such as `18.40G`.
 fn size(text: &str) -> Option<u64> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &text[number.len()..] {

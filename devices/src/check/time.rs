@@ -1,34 +1,34 @@
-//! How long a run takes at best. It is an estimate: no device is asked.
+//! Estimates the least time of a run, without a device.
 
 use super::Target;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How long a run takes at best, in seconds. Real runs are slower: operations also wait for one another, and copies between
-/// devices are not counted.
+/// The least time of a run, in seconds. Real runs are slower: operations also wait for one another, and the estimate leaves out
+/// copies between devices.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Time {
-    /// As the compiler's cost model has it: the sum over all of its operations.
+    /// The estimate of the compiler's cost model: the sum over all of its operations.
     Modelled {
-        /// The sum.
+        /// The sum, in seconds.
         seconds: f64,
     },
-    /// What the chip's published peaks allow for the counted operations and traffic.
+    /// The roofline estimate: the least time for the counted operations and traffic at the chip's published peaks.
     Roofline {
-        /// The larger of both times.
+        /// The larger of the time for the operations and the time for the traffic.
         seconds: f64,
-        /// Whether it is the traffic that takes this long.
+        /// Whether the traffic takes longer than the operations.
         is_traffic: bool,
     },
 }
 
-/// The published peaks of a device: floating-point operations in bf16 and bytes of its memory, both a second.
+/// The published peaks of a device per second: floating-point operations in bf16, and bytes of its memory's traffic.
 struct Peaks {
     flops: f64,
     bytes: f64,
 }
 
-/// Peaks by the kind of the device, from the pages of each generation in [Google Cloud's documentation], read in November
+/// The peaks of a kind of device, from the pages of each generation in [Google Cloud's documentation], read in November
 /// 2026. A chip of the v4 is two devices here.
 ///
 /// [Google Cloud's documentation]: https://docs.cloud.google.com/tpu/docs/system-architecture-tpu-vm
@@ -43,10 +43,10 @@ fn peaks(kind: &str) -> Option<Peaks> {
     Some(Peaks { flops: teraflops * 1e12, bytes: gigabytes * 1e9 })
 }
 
-/// The longer of the compiler's time and what the peaks allow for these operations and bytes.
+/// The longer of the compiler's time and the roofline's time for these operations and bytes.
 pub(super) fn estimate(target: &Target, modelled: Option<f64>, counted: Option<(f64, f64)>) -> Option<Time> {
-    // Versions of libtpu that do not know a device's memory have the same times for all generations. XLA adds -1 s for each
-    // operation of which it has no model, so that the sum may be anything below the truth.
+    // Versions of libtpu that do not know a device's memory give the same times for all generations. XLA adds -1 s for each
+    // operation that its model lacks, so the sum may be far below the true time.
     let modelled = modelled.filter(|seconds| *seconds > 0.0 && target.memory_bytes.is_some());
     let roofline = counted.zip(peaks(&target.kind)).map(|((flops, bytes), peaks)| roofline(flops, bytes, &peaks));
     match (modelled, roofline) {
@@ -62,7 +62,7 @@ fn roofline(flops: f64, bytes: f64, peaks: &Peaks) -> Time {
 }
 
 impl Time {
-    /// How long a run takes at best, in seconds.
+    /// The least time of a run, in seconds.
     pub fn seconds(&self) -> f64 {
         match *self {
             Time::Modelled { seconds } | Time::Roofline { seconds, .. } => seconds,
@@ -71,7 +71,7 @@ impl Time {
 }
 
 impl fmt::Display for Time {
-    /// `at least 2.14 µs a run, as the compiler estimates`
+    /// Writes a text such as `at least 2.14 µs a run, as the compiler estimates`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Time::Modelled { seconds } => {
@@ -89,7 +89,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// Three digits with a unit: `2.14 µs`, `88.0 ms`, `1.50 s`.
+/// A time with three digits and a unit, such as `2.14 µs`, `88.0 ms` or `1.50 s`.
 fn written(seconds: f64) -> String {
     let (value, unit) = match seconds {
         seconds if seconds < 1e-3 => (seconds * 1e6, "µs"),

@@ -1,21 +1,21 @@
-//! PJRT's functions by their place in the table, and the structures that they take.
+//! PJRT's functions by their index in the table, and the structures that they take.
 #![expect(unsafe_code, reason = "declares which structures may be made of zeros")]
 
 use std::ffi::{c_char, c_int, c_void};
 
-/// An object of the plugin.
+/// A pointer to an object of the plugin.
 pub(super) type Pointer = *mut c_void;
 
-/// A function of the table: it takes its structure, and returns an error or null.
+/// A function of the table: it takes a pointer to its structure, and returns an error or null.
 pub(super) type Entry = unsafe extern "C" fn(*mut c_void) -> Pointer;
 
-/// A function of ours that the plugin calls: it takes the plugin's structure, and returns an error or null.
+/// A function of this crate that the plugin calls: it takes the plugin's structure, and returns an error or null.
 pub(super) type Callback<T> = unsafe extern "C" fn(*mut Given<T>) -> Pointer;
 
-/// Makes an error of the plugin's, with a code and a text.
+/// A function of the plugin that makes an error with a code and a text.
 pub(super) type MakeError = unsafe extern "C" fn(c_int, *const u8, usize) -> Pointer;
 
-/// A structure of the plugin's, which ends with the fields that it knows.
+/// A structure that the plugin passes, which ends with the last field that the plugin's version knows.
 #[repr(C)]
 pub(super) struct Given<T> {
     pub(super) size: usize,
@@ -23,10 +23,10 @@ pub(super) struct Given<T> {
     pub(super) fields: T,
 }
 
-/// How many words longer than its known fields every structure is.
+/// The number of spare words that every structure has after its known fields.
 const SPARE_WORDS: usize = 32;
 
-/// The head of the table.
+/// The head of PJRT's table of functions.
 #[repr(C)]
 pub(super) struct Header {
     pub(super) size: usize,
@@ -37,7 +37,7 @@ pub(super) struct Header {
     pub(super) minor: c_int,
 }
 
-/// Place in the table of functions.
+/// A function, by its index in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum Function {
@@ -98,8 +98,8 @@ pub(super) enum Function {
     ExecutableGetCompiledMemoryStats = 96,
 }
 
-/// A structure, after the size and extension with which all begin, and before zeros that a newer plugin takes for its
-/// defaults.
+/// A structure of arguments: size and extension, with which all structures begin, then the fields, then zeros, which a newer
+/// plugin reads as defaults.
 #[repr(C)]
 pub(super) struct Arguments<T> {
     size: usize,
@@ -117,10 +117,10 @@ impl<T: Zeroable> Arguments<T> {
     }
 }
 
-/// Fields of which all-zero bytes are a value.
+/// A type of fields for which all-zero bytes are a valid value.
 ///
 /// # Safety
-/// Only for structures of integers, raw pointers and optional functions.
+/// The type has only integers, raw pointers and optional functions.
 pub(super) unsafe trait Zeroable {}
 
 macro_rules! structures {
@@ -145,9 +145,9 @@ structures! {
     List { object: Pointer, items: *const Pointer, length: usize }
     PluginAttributes { values: *const NamedValue, length: usize }
     Attributes { object: Pointer, values: *const NamedValue, length: usize }
-    /// Where the count comes first.
+    /// A list of attributes whose count comes before the pointer.
     CountedAttributes { object: Pointer, length: usize, values: *const NamedValue }
-    /// Older plugins do not read the last two.
+    /// The arguments for a new client; older plugins do not read the last two fields.
     ClientCreate {
         options: *const NamedValue,
         option_count: usize,
@@ -262,7 +262,7 @@ structures! {
         events: *mut Pointer,
         device: Pointer,
     }
-    /// Each optional value is followed by whether it is set, which takes a word.
+    /// A device's memory statistics; after each optional value comes a word that says whether the value is set.
     MemoryStats {
         device: Pointer,
         in_use: i64,
@@ -275,7 +275,7 @@ structures! {
         limit: i64,
         limit_is_set: u8,
     }
-    /// Zero stands for a figure that the plugin's version does not have.
+    /// A program's memory statistics, with zero for a statistic that the plugin's version does not have.
     CompiledMemoryStats {
         executable: Pointer,
         code: i64,
@@ -292,7 +292,7 @@ structures! {
     }
 }
 
-/// One option or attribute. It is an element of arrays, so it has no spare room.
+/// One option or attribute. It has no spare words, because it is an element of arrays.
 #[repr(C)]
 pub(super) struct NamedValue {
     pub(super) size: usize,
@@ -300,12 +300,12 @@ pub(super) struct NamedValue {
     pub(super) name: *const u8,
     pub(super) name_length: usize,
     pub(super) kind: c_int,
-    /// A pointer, an `i64`, or in the lowest bytes an `f32` or a `bool`.
+    /// A pointer, an `i64`, or an `f32` or a `bool` in the lowest bytes.
     pub(super) value: u64,
     pub(super) value_length: usize,
 }
 
-/// A dense layout. The union in it is declared as the tiled form, which is the larger one.
+/// A dense layout of an array. C's union is declared as its tiled form, which is the larger one.
 #[repr(C)]
 pub(super) struct Layout {
     pub(super) size: usize,

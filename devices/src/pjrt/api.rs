@@ -1,11 +1,11 @@
-//! A plugin's table of functions, and how they are called and report errors.
+//! A plugin's table of functions: calls of the functions, and their errors.
 #![expect(unsafe_code, reason = "calls the plugin")]
 
 use super::abi::{Arguments, Entry, Function, Header, Integer, One, Pointer, Text, Zeroable};
 use super::error::{Code, PjrtError};
 use crate::fork;
 
-/// The table of functions.
+/// A plugin's table of functions.
 #[derive(Clone, Copy)]
 pub(super) struct Api {
     header: &'static Header,
@@ -13,7 +13,7 @@ pub(super) struct Api {
 
 // SAFETY: the table is constant, and PJRT lets its functions be called from any thread.
 unsafe impl Send for Api {}
-// SAFETY: as above.
+// SAFETY: the table is constant, and PJRT lets its functions be called from any thread.
 unsafe impl Sync for Api {}
 
 impl std::fmt::Debug for Api {
@@ -27,7 +27,7 @@ impl Api {
         Api { header }
     }
 
-    /// Version of the interface.
+    /// The version of PJRT's interface that the plugin has.
     pub(super) fn version(self) -> (i32, i32) {
         (self.header.major, self.header.minor)
     }
@@ -41,7 +41,7 @@ impl Api {
         let offset = size_of::<Header>() + function as usize * size_of::<Option<Entry>>();
         let entry = if offset + size_of::<Option<Entry>>() <= self.header.size {
             let table: *const Header = self.header;
-            // SAFETY: the table says that it is long enough, and holds functions or null behind its head.
+            // SAFETY: by its size, the table is long enough, and after its head it contains functions or null.
             unsafe { table.byte_add(offset).cast::<Option<Entry>>().read() }
         } else {
             None
@@ -53,10 +53,10 @@ impl Api {
         })
     }
 
-    /// Calls a function; in a process that has forked from one with open devices it is an error.
+    /// Calls a function; returns an error in a process that has forked from one with open devices.
     ///
     /// # Safety
-    /// `T` is what the function takes, and its pointers are valid for what the function does with them.
+    /// `T` is the structure that the function takes, and its pointers are valid for every use that the function makes of them.
     pub(super) unsafe fn call<T: Zeroable>(
         self,
         function: Function,
@@ -65,7 +65,7 @@ impl Api {
         // A plugin waits for its threads, which do not exist in a fork.
         fork::check()?;
         let entry = self.entry(function)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the structure and its pointers.
         let error = unsafe { entry((&raw mut *arguments).cast()) };
         if error.is_null() { Ok(()) } else { Err(self.take_error(function, error)) }
     }
@@ -76,9 +76,9 @@ impl Api {
         let mut code = Arguments::<Integer>::zeroed();
         let mut destroy = Arguments::<One>::zeroed();
         (message.fields.object, code.fields.object, destroy.fields.object) = (error, error, error);
-        // SAFETY: the three functions take these structures, the error is alive until the last of them, and its text
-        // is copied before. They fail only by being absent. Two of them return nothing, and the result of the third is
-        // not read.
+        // SAFETY: the three functions take these structures, the error is alive until the last call, and its text
+        // is copied before. The calls fail only if a function is absent. Two of the functions return nothing, and the result of the
+        // third is not read.
         unsafe {
             if let Ok(get_message) = self.entry(Function::ErrorMessage) {
                 get_message((&raw mut message).cast());
@@ -105,13 +105,13 @@ pub(super) unsafe fn slice_of<'a, T>(items: *const T, length: usize) -> &'a [T] 
     if items.is_null() || length == 0 {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees the pointer and the length.
     unsafe { std::slice::from_raw_parts(items, length) }
 }
 
 /// # Safety
 /// `bytes` is null, or has `length` bytes.
 pub(super) unsafe fn text_of(bytes: *const u8, length: usize) -> String {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees the pointer and the length.
     String::from_utf8_lossy(unsafe { slice_of(bytes, length) }).into_owned()
 }

@@ -1,4 +1,4 @@
-//! Arrays on a device, and their way there and back.
+//! Arrays on a device, and their transfers from and to the host.
 #![expect(unsafe_code, reason = "calls the plugin")]
 
 use super::abi::{Arguments, BufferCopy, BufferFromHost, BufferToHost, Dims, Flag, Function, Layout, One, Pointer};
@@ -10,22 +10,22 @@ use super::literal::{Element, Literal, byte_count};
 use super::object::Object;
 use std::ptr::{null, null_mut};
 
-/// The plugin copies the array before the call returns.
+/// PJRT's host buffer semantics in which the plugin copies the array before the call returns.
 const COPIED_DURING_CALL: i32 = 0;
 
 /// An array in the memory of a device.
 #[derive(Debug)]
 pub struct Buffer {
     pub(super) object: Object,
-    // Dropped after the buffer, which must not outlive its client.
+    // The client is dropped after the buffer, which must not outlive it.
     client: Client,
 }
 
 impl Client {
-    /// Copies an array to a device. The copy may continue after this has returned; [`Buffer::ready`] reports its end.
+    /// Copies an array to a device. The copy may continue after the call has returned; [`Buffer::ready`] gives the event of its end.
     ///
     /// # Errors
-    /// Those of the plugin, such as a lack of memory.
+    /// The errors of the plugin, such as a lack of memory.
     pub fn upload(&self, literal: &Literal, device: &Device) -> Result<Buffer, PjrtError> {
         let device = device.pointer_for(self)?;
         let mut arguments = Arguments::<BufferFromHost>::zeroed();
@@ -39,7 +39,7 @@ impl Client {
         // SAFETY: the function takes this structure; array and dimensions live until it returns, and the array is as
         // long as its dimensions say.
         unsafe { self.object.api.call(Function::ClientBufferFromHostBuffer, &mut arguments) }?;
-        // With these semantics the array is copied by now. The event has nothing to add, but must be freed.
+        // With these semantics the array is copied by now. The event is not needed, but must be freed.
         drop(Event::new(self.object.api, arguments.fields.done_with_host));
         Buffer::new(self, arguments.fields.buffer)
     }
@@ -51,18 +51,18 @@ impl Buffer {
         Ok(Buffer { object, client: client.clone() })
     }
 
-    /// The type of its elements.
+    /// The element type of the array.
     ///
     /// # Errors
-    /// Those of the plugin, or if the type is unknown here.
+    /// The errors of the plugin, or a type that is unknown here.
     pub fn element(&self) -> Result<Element, PjrtError> {
         Element::of_number(self.object.view().integer(Function::BufferElementType)?)
     }
 
-    /// Its dimensions; none for a scalar.
+    /// The dimensions of the array; none for a scalar.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn dims(&self) -> Result<Vec<i64>, PjrtError> {
         let mut arguments = Arguments::<Dims>::zeroed();
         arguments.fields.object = self.object.pointer;
@@ -73,28 +73,28 @@ impl Buffer {
         }
     }
 
-    /// Bytes that it takes on the device, padding included.
+    /// The number of bytes that the array takes on the device, padding included.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn device_bytes(&self) -> Result<usize, PjrtError> {
         self.object.view().number(Function::BufferOnDeviceSizeInBytes)
     }
 
-    /// The event that its content has arrived, or has failed to.
+    /// The event that the array's content has arrived, or could not be computed.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn ready(&self) -> Result<Event, PjrtError> {
         let pointer = self.object.view().other(Function::BufferReadyEvent)?;
         Event::new(self.object.api, pointer)
             .ok_or_else(|| PjrtError::Mismatch { what: "the plugin returned no event for a buffer".into() })
     }
 
-    /// Whether its memory was freed, by [`Buffer::delete`] or because it was donated.
+    /// Whether the buffer's memory was freed, by [`Buffer::delete`] or because the buffer was donated.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn is_deleted(&self) -> Result<bool, PjrtError> {
         let mut arguments = Arguments::<Flag>::zeroed();
         arguments.fields.object = self.object.pointer;
@@ -103,22 +103,22 @@ impl Buffer {
         Ok(arguments.fields.value != 0)
     }
 
-    /// Frees its memory as soon as no started computation needs it. Dropping does so, too.
+    /// Frees the buffer's memory as soon as no started computation needs it. Dropping the buffer does the same.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn delete(&self) -> Result<(), PjrtError> {
         let mut arguments = Arguments::<One>::zeroed();
         arguments.fields.object = self.object.pointer;
-        // SAFETY: the function takes this structure; a deleted buffer may still be asked and freed.
+        // SAFETY: the function takes this structure; the object of a deleted buffer stays valid until it is freed.
         unsafe { self.object.api.call(Function::BufferDelete, &mut arguments) }
     }
 
-    /// Copies it to another device of its client. The copy may continue after this has returned, and it waits for the
-    /// computation that makes the array: neither the caller nor the host's memory takes part.
+    /// Copies the array to another device of its client. The copy may continue after the call has returned, and it waits for the
+    /// computation that makes the array. The copy blocks no caller and needs no memory of the host.
     ///
     /// # Errors
-    /// If the device is of another client; those of the plugin, such as a lack of memory, or if the array is on that device already.
+    /// If the device belongs to another client; those of the plugin, such as a lack of memory, or if the array is on that device already.
     pub fn copy_to(&self, device: &Device) -> Result<Buffer, PjrtError> {
         let device = device.pointer_for(&self.client)?;
         let mut arguments = Arguments::<BufferCopy>::zeroed();
@@ -128,10 +128,10 @@ impl Buffer {
         Buffer::new(&self.client, arguments.fields.copy)
     }
 
-    /// Starts to copy it to the host, the last dimension varying fastest.
+    /// Starts to copy the array to the host, in row-major order.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn download(&self) -> Result<Transfer, PjrtError> {
         let (element, dims) = (self.element()?, self.dims()?);
         let length = byte_count(element, &dims)
@@ -156,7 +156,7 @@ fn dense(minor_to_major: &[i64]) -> Layout {
     Layout {
         size: size_of::<Layout>(),
         extension: null_mut(),
-        // The tiled form is all fields from this one up to `kind`.
+        // The tiled form consists of all fields from this one up to `kind`.
         tiled_size: std::mem::offset_of!(Layout, kind) - std::mem::offset_of!(Layout, tiled_size),
         tiled_extension: null_mut(),
         minor_to_major: minor_to_major.as_ptr(),
@@ -168,10 +168,10 @@ fn dense(minor_to_major: &[i64]) -> Layout {
     }
 }
 
-/// An array on its way to the host.
+/// An array that is being copied to the host.
 #[derive(Debug)]
 pub struct Transfer {
-    /// None if the plugin has copied everything before it returned.
+    /// The event of the copy's end; none if the plugin has copied the array before the call returned.
     event: Option<Event>,
     element: Element,
     dims: Vec<i64>,
@@ -179,10 +179,10 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// Whether it has arrived, or failed.
+    /// Whether the copy has ended or failed.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn is_ready(&self) -> Result<bool, PjrtError> {
         self.event.as_ref().map_or(Ok(true), Event::is_ready)
     }
@@ -190,7 +190,7 @@ impl Transfer {
     /// Waits for the array.
     ///
     /// # Errors
-    /// Those of the copy, and of the computation that makes the array.
+    /// The errors of the copy, and of the computation that makes the array.
     pub fn wait(mut self) -> Result<Literal, PjrtError> {
         self.event.take().map_or(Ok(()), |event| event.wait())?;
         Literal::new(self.element, &self.dims, std::mem::take(&mut self.bytes))
@@ -198,7 +198,7 @@ impl Transfer {
 }
 
 impl Drop for Transfer {
-    /// The plugin writes into the bytes until the event.
+    /// Waits for the event, because the plugin writes into the bytes until then.
     fn drop(&mut self) {
         if let Some(event) = self.event.take()
             && let Err(error) = event.wait()

@@ -1,4 +1,4 @@
-//! Open devices.
+//! The open devices of a plugin.
 #![expect(unsafe_code, reason = "calls the plugin")]
 
 use super::abi::{Arguments, Function, MemoryStats, Pointer};
@@ -12,8 +12,8 @@ use crate::fork;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many runs on several devices may wait for their turn or run. XLA:CPU has a thread for each of its devices, and a run
-/// beyond the 32nd holds one of them until an earlier run ends; the earlier run may itself wait for that thread.
+/// The greatest number of runs on several devices that may wait or run at a time. XLA:CPU has one thread for each of its devices. A
+/// run beyond the 32nd occupies one of these threads until an earlier run ends, but the earlier run may itself wait for that thread.
 const MOST_JOINT_RUNS: usize = 8;
 
 /// The open devices of a plugin. Copies refer to the same client. The devices are closed when the last copy, and the last
@@ -23,7 +23,7 @@ pub struct Client {
     /// The ends of the latest runs on several devices, the earliest first.
     joint_runs: Arc<Mutex<VecDeque<Ends>>>,
     pub(super) object: Arc<Object>,
-    /// What the plugin asks for what other processes know; it may do so for as long as the client lives, so this is dropped after it.
+    /// The store for the values of other processes. The plugin may use it as long as the client lives, so it is dropped after the client.
     store: Option<Arc<Store>>,
 }
 
@@ -34,23 +34,23 @@ pub struct Device {
     pub(super) pointer: DevicePointer,
 }
 
-/// A device, which lives as long as its client.
+/// A pointer to a device, which is valid as long as its client lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DevicePointer(pub(super) Pointer);
 
 // SAFETY: PJRT's objects may be used from any thread.
 unsafe impl Send for DevicePointer {}
-// SAFETY: as above.
+// SAFETY: PJRT's objects may be used from any thread.
 unsafe impl Sync for DevicePointer {}
 
-/// Memory of a device, in bytes.
+/// The use of a device's memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceMemory {
     /// Memory in use.
     pub used_bytes: u64,
-    /// The most that has been in use; none if the plugin does not report it.
+    /// The largest memory use so far; none if the plugin does not report it.
     pub peak_bytes: Option<u64>,
-    /// The most that can be in use; none if the plugin does not report it.
+    /// The memory limit; none if the plugin does not report it.
     pub limit_bytes: Option<u64>,
 }
 
@@ -60,24 +60,24 @@ impl Client {
         Client { joint_runs: Arc::default(), object: Arc::new(object), store }
     }
 
-    /// What the processes of this client share; none where it was opened for this process alone.
+    /// The store that the processes of this client share; none where the client was opened for this process alone.
     pub fn store(&self) -> Option<&Store> {
         self.store.as_deref()
     }
 
-    /// Waits until another run on several devices may start.
+    /// Waits until the number of runs on several devices is below the limit.
     pub(super) fn wait_for_room(&self) {
         loop {
             let mut runs = self.joint_runs.lock().unwrap_or_else(PoisonError::into_inner);
             let earliest = if runs.len() < MOST_JOINT_RUNS { None } else { runs.pop_front() };
             drop(runs);
             let Some(ends) = earliest else { return };
-            // An error of the run is for those who use its outputs.
+            // An error of the run is reported to the readers of its outputs.
             ends.iter().for_each(|end| drop(end.wait()));
         }
     }
 
-    /// Counts a run on several devices until these events.
+    /// Counts a run on several devices as running until these events.
     pub(super) fn count_run(&self, ends: Ends) {
         self.joint_runs.lock().unwrap_or_else(PoisonError::into_inner).push_back(ends);
     }
@@ -86,7 +86,7 @@ impl Client {
         self.object.view()
     }
 
-    /// The plugin that the devices are of.
+    /// The plugin that the devices belong to.
     pub fn plugin(&self) -> Plugin {
         Plugin { api: self.object.api }
     }
@@ -94,7 +94,7 @@ impl Client {
     /// The platform's name, such as `tpu` or `cuda`.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn platform(&self) -> Result<String, PjrtError> {
         self.view().text(Function::ClientPlatformName)
     }
@@ -102,12 +102,12 @@ impl Client {
     /// The platform's version, often of several lines.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn version(&self) -> Result<String, PjrtError> {
         self.view().text(Function::ClientPlatformVersion)
     }
 
-    /// Whether both are copies of the same client.
+    /// Whether the other client is a copy of this one.
     pub fn is_same(&self, other: &Client) -> bool {
         Arc::ptr_eq(&self.object, &other.object)
     }
@@ -115,15 +115,15 @@ impl Client {
     /// The devices that this process can use.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn devices(&self) -> Result<Vec<Device>, PjrtError> {
         self.wrap(self.view().list(Function::ClientAddressableDevices)?)
     }
 
-    /// The devices of all processes. Those of other processes only have descriptions here.
+    /// The devices of all processes. For devices of other processes, only the description can be read here.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn all_devices(&self) -> Result<Vec<Device>, PjrtError> {
         self.wrap(self.view().list(Function::ClientDevices)?)
     }
@@ -131,7 +131,7 @@ impl Client {
     /// This process' number among those that have opened the plugin together; 0 if it has opened it alone.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn process(&self) -> Result<i32, PjrtError> {
         self.view().integer(Function::ClientProcessIndex)
     }
@@ -146,10 +146,10 @@ impl Client {
 }
 
 impl Device {
-    /// What the plugin knows it by, for calls that have to do with an array of this client.
+    /// The device's pointer, for calls that use an array of this client.
     ///
     /// # Errors
-    /// If it is a device of another client, of which the plugin would not know the pointer.
+    /// If the device belongs to another client, because the plugin would not know its pointer.
     pub(super) fn pointer_for(&self, client: &Client) -> Result<Pointer, PjrtError> {
         if !self.client.is_same(client) {
             return Err(PjrtError::Mismatch { what: "an array goes only to devices of its own client".to_owned() });
@@ -157,20 +157,20 @@ impl Device {
         Ok(self.pointer.0)
     }
 
-    /// What kind of device it is, and its number.
+    /// The description of the device: its kind and its number.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn description(&self) -> Result<Description, PjrtError> {
         let api = self.client.object.api;
         let pointer = View { api, pointer: self.pointer.0 }.other(Function::DeviceGetDescription)?;
         Description::read(View { api, pointer })
     }
 
-    /// Its memory.
+    /// The device's memory use.
     ///
     /// # Errors
-    /// Those of the plugin; some do not report memory.
+    /// The errors of the plugin; some do not report memory.
     pub fn memory(&self) -> Result<DeviceMemory, PjrtError> {
         let mut arguments = Arguments::<MemoryStats>::zeroed();
         arguments.fields.device = self.pointer.0;

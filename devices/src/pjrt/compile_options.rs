@@ -1,17 +1,17 @@
-//! Options of a compilation. They are written as the protocol buffer `xla.CompileOptionsProto` by hand, since a few
+//! Options of a compilation. They are encoded by hand as the protocol buffer `xla.CompileOptionsProto`, since a few
 //! numbers need no code generator.
 
 use super::error::PjrtError;
 
-/// How a program is compiled.
+/// The options with which a program is compiled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompileOptions {
-    /// Copies of the program, each with arguments of its own.
+    /// The number of copies of the program, each with arguments of its own.
     pub replicas: u32,
-    /// Devices over which each copy is spread.
+    /// The number of devices over which each copy is spread.
     pub partitions: u32,
-    /// The devices to run on, by their number ([`super::Description::id`]): those of the first copy, then those of the
-    /// second. Empty leaves the choice to the plugin.
+    /// The devices to run on, by their number ([`super::Description::id`]): the devices of the first copy, then those of the
+    /// second. With an empty list, the plugin chooses.
     pub device_ids: Vec<i32>,
     /// Settings of the compiler by name, such as `xla_dump_to`.
     pub overrides: Vec<(String, Override)>,
@@ -22,7 +22,7 @@ pub struct CompileOptions {
 pub enum Override {
     /// A string.
     Text(String),
-    /// Yes or no.
+    /// A Boolean value.
     Flag(bool),
     /// A whole number.
     Integer(i64),
@@ -37,13 +37,13 @@ impl Default for CompileOptions {
     }
 }
 
-/// Fields of `CompileOptionsProto`.
+/// Field numbers of `CompileOptionsProto`.
 mod options_field {
     pub(super) const BUILD_OPTIONS: u32 = 3;
     pub(super) const OVERRIDES: u32 = 7;
 }
 
-/// Fields of `ExecutableBuildOptionsProto`.
+/// Field numbers of `ExecutableBuildOptionsProto`.
 mod build_field {
     pub(super) const DEVICE: u32 = 1;
     pub(super) const REPLICAS: u32 = 4;
@@ -52,7 +52,7 @@ mod build_field {
     pub(super) const ASSIGNMENT: u32 = 9;
 }
 
-/// Fields of `DeviceAssignmentProto`, and of the `ComputationDevice` in it, one for each partition.
+/// Field numbers of `DeviceAssignmentProto` and of the `ComputationDevice` in it, which stands for one partition.
 mod assignment_field {
     pub(super) const REPLICAS: u32 = 1;
     pub(super) const PARTITIONS: u32 = 2;
@@ -60,7 +60,7 @@ mod assignment_field {
     pub(super) const DEVICES_OF_REPLICAS: u32 = 1;
 }
 
-/// No device in particular.
+/// The device number -1, which leaves the choice of the device to the compiler.
 const ANY_DEVICE: u64 = u64::MAX;
 
 impl CompileOptions {
@@ -69,7 +69,7 @@ impl CompileOptions {
         CompileOptions { replicas, ..CompileOptions::default() }
     }
 
-    /// The same on these devices, by number.
+    /// The same options for these devices, by number.
     #[must_use]
     pub fn on(self, device_ids: impl Into<Vec<i32>>) -> CompileOptions {
         CompileOptions { device_ids: device_ids.into(), ..self }
@@ -80,10 +80,10 @@ impl CompileOptions {
         CompileOptions { partitions, ..CompileOptions::default() }
     }
 
-    /// The protocol buffer.
+    /// The options as the protocol buffer `CompileOptionsProto`.
     ///
     /// # Errors
-    /// If there are devices, but not one for each part of each copy.
+    /// If the list of devices is not empty, and their number differs from the number of parts of all copies.
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>, PjrtError> {
         let mut build = Vec::new();
         put_number(&mut build, build_field::DEVICE, ANY_DEVICE);
@@ -129,7 +129,7 @@ impl CompileOptions {
     }
 }
 
-/// `OptionOverrideProto`: the field number is the type.
+/// The protocol buffer `OptionOverrideProto`, in which the field number determines the type.
 fn override_bytes(value: &Override) -> Vec<u8> {
     let mut bytes = Vec::new();
     match value {
@@ -155,7 +155,7 @@ fn put_bytes(bytes: &mut Vec<u8>, field: u32, content: &[u8]) {
     bytes.extend_from_slice(content);
 }
 
-/// Seven bits in each byte, lowest first; the high bit is set if more bytes follow.
+/// Appends a number in groups of seven bits, lowest first; the high bit of a byte is set if more bytes follow.
 fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push((value & 0x7f) as u8 | 0x80);
@@ -168,7 +168,7 @@ fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
 mod tests {
     use super::*;
 
-    /// `jaxlib.xla_client.CompileOptions.ParseFromString` reads them back.
+    /// The expected bytes are those that `jaxlib.xla_client.CompileOptions.ParseFromString` reads back to the same options.
     #[test]
     fn options_are_the_protocol_buffer_that_xla_reads() {
         let device = [0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(CompileOptions::replicated(300).to_bytes().as_deref(), Ok(&*many));
     }
 
-    /// `executable_build_options.device_assignment` of jaxlib writes the same: 4a …
+    /// The expected bytes are those that `executable_build_options.device_assignment` of jaxlib writes: 4a …
     #[test]
     fn devices_are_assigned_to_parts_of_copies() {
         let options = CompileOptions { replicas: 2, partitions: 2, ..CompileOptions::default() };

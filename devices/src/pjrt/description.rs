@@ -1,4 +1,4 @@
-//! What a device is, whether it is here or elsewhere.
+//! The description of a device, which may be on this machine or elsewhere.
 #![expect(unsafe_code, reason = "calls the plugin")]
 
 use super::abi::{Arguments, CountedAttributes, Function};
@@ -6,18 +6,18 @@ use super::error::PjrtError;
 use super::named::{self, Named};
 use super::object::View;
 
-/// What a device is, here or elsewhere.
+/// The description of a device, which may be on this machine or elsewhere.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
-    /// Its number among all devices of all processes.
+    /// The device's number among all devices of all processes.
     pub id: i32,
-    /// The process that it belongs to.
+    /// The number of the process that the device belongs to.
     pub process: i32,
-    /// The vendor's name for it, such as `TPU v5 lite`.
+    /// The vendor's name for the kind of device, such as `TPU v5 lite`.
     pub kind: String,
-    /// A line about it, for logs.
+    /// The plugin's own description on one line, for logs.
     pub text: String,
-    /// Its other attributes.
+    /// The device's other attributes.
     pub attributes: Vec<Named>,
 }
 

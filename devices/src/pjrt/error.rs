@@ -1,10 +1,10 @@
-//! Errors of a plugin, with PJRT's code and text, and errors in using one.
+//! Errors of a plugin, with PJRT's code and text, and errors in the use of a plugin.
 
 use crate::fork::Forked;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why a plugin or one of its objects could not do what was asked.
+/// The reason why an operation of a plugin, or of one of its objects, failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PjrtError {
@@ -21,20 +21,20 @@ pub enum PjrtError {
     NotAPlugin {
         /// The file.
         path: PathBuf,
-        /// What is missing.
+        /// The part of the interface that is missing.
         reason: &'static str,
     },
-    /// The plugin has another version of the interface.
+    /// The plugin has an unsupported version of PJRT's interface.
     #[error("{path} speaks PJRT {major}.{minor}, and only 0.x is known here; use an older plugin")]
     Version {
         /// The file.
         path: PathBuf,
-        /// First part of its version.
+        /// First part of the plugin's version.
         major: i32,
-        /// Second part of its version.
+        /// Second part of the plugin's version.
         minor: i32,
     },
-    /// The plugin is older than the function.
+    /// The plugin is older than the called function.
     #[error("the plugin speaks PJRT {major}.{minor}, which has no {function}; use a newer plugin")]
     Missing {
         /// The function.
@@ -44,7 +44,7 @@ pub enum PjrtError {
         /// Second part of the plugin's version.
         minor: i32,
     },
-    /// The plugin refused.
+    /// The plugin has refused a call.
     #[error("{function}: {code}: {message}")]
     Refused {
         /// The function.
@@ -57,40 +57,40 @@ pub enum PjrtError {
     /// The plugin has no profiler.
     #[error("the plugin has no profiler of its own, as libtpu has one")]
     NoProfiler,
-    /// Devices were opened by the process that this one is a fork of.
+    /// This process is a fork of a process that had opened devices.
     #[error(transparent)]
     Forked(#[from] Forked),
-    /// The arguments do not match.
+    /// The arguments do not fit together.
     #[error("{what}")]
     Mismatch {
-        /// What does not match.
+        /// A description of the mismatch.
         what: String,
     },
 }
 
-/// PJRT's codes, which are those of Abseil's `Status`.
+/// An error code of PJRT, which is one of Abseil's `Status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code(pub i32);
 
 impl Code {
-    /// Something did not come in time.
+    /// The operation did not end within its deadline.
     pub const DEADLINE_EXCEEDED: Code = Code(4);
-    /// There is no such thing.
+    /// The requested object does not exist.
     pub const NOT_FOUND: Code = Code(5);
-    /// There is such a thing already.
+    /// The object exists already.
     pub const ALREADY_EXISTS: Code = Code(6);
     /// The device or the compiler ran out of memory.
     pub const RESOURCE_EXHAUSTED: Code = Code(8);
-    /// Things are not as they must be.
+    /// The system is not in the state that the operation requires.
     pub const FAILED_PRECONDITION: Code = Code(9);
-    /// The plugin cannot do this at all.
+    /// The plugin does not have this operation.
     pub const UNIMPLEMENTED: Code = Code(12);
     /// Another process does not answer.
     pub const UNAVAILABLE: Code = Code(14);
 }
 
 impl fmt::Display for Code {
-    /// `RESOURCE_EXHAUSTED`, or `code 99` for a code that Abseil does not have.
+    /// Writes the code's name such as `RESOURCE_EXHAUSTED`, or `code 99` for a code that Abseil does not have.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const NAMES: [&str; 17] = [
             "OK",

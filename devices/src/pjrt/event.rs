@@ -7,17 +7,17 @@ use super::error::PjrtError;
 use super::object::Object;
 use std::sync::Arc;
 
-/// The end of a run on each of its devices.
+/// The events of the end of a run, one for each of its devices.
 pub(super) type Ends = Arc<[Event]>;
 
-/// The end of some asynchronous work.
+/// The event of the end of asynchronous work.
 #[derive(Debug)]
 pub struct Event {
     object: Object,
 }
 
 impl Event {
-    /// Takes ownership of an event. Null stands for one that has already happened.
+    /// Takes ownership of an event. Null stands for an event that has already happened.
     pub(super) fn new(api: Api, pointer: Pointer) -> Option<Event> {
         Object::new(api, pointer, Function::EventDestroy).ok().map(|object| Event { object })
     }
@@ -25,7 +25,7 @@ impl Event {
     /// Whether the work is done or has failed.
     ///
     /// # Errors
-    /// If the plugin cannot tell.
+    /// The errors of the plugin.
     pub fn is_ready(&self) -> Result<bool, PjrtError> {
         let mut arguments = Arguments::<Flag>::zeroed();
         arguments.fields.object = self.object.pointer;
@@ -37,7 +37,7 @@ impl Event {
     /// Waits for the end of the work.
     ///
     /// # Errors
-    /// That of the work.
+    /// The error of the work.
     pub fn wait(&self) -> Result<(), PjrtError> {
         let mut arguments = Arguments::<One>::zeroed();
         arguments.fields.object = self.object.pointer;

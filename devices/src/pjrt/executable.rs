@@ -1,4 +1,4 @@
-//! Compiled programs: compiling and loading them, what they need, and running them.
+//! Compiled programs: how they are compiled and loaded, the memory that they need, and their runs.
 #![expect(unsafe_code, reason = "calls the plugin")]
 
 use super::abi::{Arguments, ClientCompile, CompiledMemoryStats, CountedAttributes, Deserialize, Execute};
@@ -26,22 +26,22 @@ pub struct Executable {
 /// The memory that a program needs on each device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct MemoryUse {
-    /// Bytes of its arguments.
+    /// Bytes of the program's arguments.
     pub argument_bytes: u64,
-    /// Bytes of its outputs.
+    /// Bytes of the program's outputs.
     pub output_bytes: u64,
-    /// Bytes of outputs that use the memory of donated arguments.
+    /// Bytes of the outputs that use the memory of donated arguments.
     pub alias_bytes: u64,
-    /// Bytes that it needs only while it runs.
+    /// Bytes that the program needs only while it runs.
     pub temporary_bytes: u64,
-    /// Bytes of its code.
+    /// Bytes of the program's code.
     pub code_bytes: u64,
-    /// The most at any moment; none if the plugin is too old to report it.
+    /// The peak of all bytes during a run; none if the plugin is too old to report it.
     pub peak_bytes: Option<u64>,
 }
 
 impl MemoryUse {
-    /// The most bytes at any moment of a run; a sum if the plugin does not report it.
+    /// The peak of all bytes during a run; if the plugin does not report it, the sum of all parts.
     pub fn needed_bytes(&self) -> u64 {
         let all = self.argument_bytes + self.output_bytes + self.temporary_bytes;
         self.peak_bytes.unwrap_or(all.saturating_sub(self.alias_bytes))
@@ -51,9 +51,9 @@ impl MemoryUse {
 /// Type and dimensions of one output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputShape {
-    /// The type of its elements.
+    /// The element type of the output.
     pub element: Element,
-    /// Its dimensions; none for a scalar.
+    /// The dimensions of the output; none for a scalar.
     pub dims: Vec<i64>,
 }
 
@@ -62,27 +62,27 @@ impl Executable {
         Executable { object }
     }
 
-    /// The name of its module.
+    /// The name of the program's module.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn name(&self) -> Result<String, PjrtError> {
         self.object.view().text(Function::ExecutableName)
     }
 
-    /// Its copies, and the devices over which each is spread.
+    /// The number of copies of the program, and the number of devices over which each copy is spread.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn replicas_and_partitions(&self) -> Result<(usize, usize), PjrtError> {
         let view = self.object.view();
         Ok((view.number(Function::ExecutableNumReplicas)?, view.number(Function::ExecutableNumPartitions)?))
     }
 
-    /// How many arrays it returns on each device.
+    /// The number of arrays that the program returns on each device.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn output_count(&self) -> Result<usize, PjrtError> {
         self.object.view().number(Function::ExecutableNumOutputs)
     }
@@ -90,13 +90,13 @@ impl Executable {
     /// Type and dimensions of each output.
     ///
     /// # Errors
-    /// Those of the plugin, or if a type is unknown here.
+    /// The errors of the plugin, or a type that is unknown here.
     pub fn outputs(&self) -> Result<Vec<OutputShape>, PjrtError> {
         let mut types = Arguments::<OutputTypes>::zeroed();
         let mut dims = Arguments::<OutputDims>::zeroed();
         (types.fields.executable, dims.fields.executable) = (self.object.pointer, self.object.pointer);
-        // SAFETY: the functions take these structures; their lists live as long as the executable, and the dimensions
-        // are as many as all ranks together.
+        // SAFETY: the functions take these structures; their lists live as long as the executable, and the number of dimensions
+        // is the sum of all ranks.
         let (types, ranks, mut rest) = unsafe {
             self.object.api.call(Function::ExecutableOutputElementTypes, &mut types)?;
             self.object.api.call(Function::ExecutableOutputDimensions, &mut dims)?;
@@ -112,10 +112,10 @@ impl Executable {
         types.iter().zip(ranks).map(shape).collect()
     }
 
-    /// The memory that it needs on a device.
+    /// The memory that the program needs on a device.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn memory(&self) -> Result<MemoryUse, PjrtError> {
         let mut arguments = Arguments::<CompiledMemoryStats>::zeroed();
         arguments.fields.executable = self.object.pointer;
@@ -133,10 +133,10 @@ impl Executable {
         })
     }
 
-    /// The compiler's estimate of what a run costs, such as `flops` and `bytes accessed`.
+    /// The compiler's estimate of the cost of a run, such as `flops` and `bytes accessed`.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn cost(&self) -> Result<Vec<Named>, PjrtError> {
         let mut arguments = Arguments::<CountedAttributes>::zeroed();
         arguments.fields.object = self.object.pointer;
@@ -147,10 +147,10 @@ impl Executable {
         }
     }
 
-    /// Bytes from which [`Client::load`] makes it again.
+    /// The serialized program, which [`Client::load`] can load.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn serialize(&self) -> Result<Vec<u8>, PjrtError> {
         let mut arguments = Arguments::<Serialize>::zeroed();
         arguments.fields.executable = self.object.pointer;
@@ -173,8 +173,8 @@ pub struct LoadedExecutable {
     executable: Executable,
     device_count: usize,
     output_count: usize,
-    /// Buffers that were donated to runs, and the ends of these. A plugin may wait for the run when such a buffer is freed, and
-    /// would so let the host wait for the device in each run.
+    /// Buffers that were donated to runs, and the events of these runs' ends. The buffers are freed later, because a plugin may wait for
+    /// the run when such a buffer is freed, and the host would wait for the device in each run.
     donated: Mutex<Vec<(Vec<Buffer>, Ends)>>,
     client: Client,
 }
@@ -182,36 +182,36 @@ pub struct LoadedExecutable {
 /// An argument of a run.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// The buffer is kept, even if the program could use its memory.
+    /// A buffer that the caller keeps, even if the program could use its memory.
     Keep(&'a Buffer),
-    /// The buffer is not needed any more, so the program may use its memory for an output.
+    /// A buffer that the caller no longer needs, so that the program may use its memory for an output.
     Donate(Buffer),
 }
 
 /// A run that has been started.
 #[derive(Debug)]
 pub struct Launch {
-    /// The outputs of each device. They may be used at once: a computation that uses them waits for them.
+    /// The outputs of each device. They can be used at once: a computation that uses them waits for the run.
     pub outputs: Vec<Vec<Buffer>>,
-    /// The end of the run on each device.
+    /// The events of the run's end, one for each device.
     pub done: Arc<[Event]>,
 }
 
-/// A run that was not started, with its inputs. A plugin that refuses a run has consumed none of those that were donated;
-/// [`Buffer::is_deleted`] tells.
+/// The error and the inputs of a run that was not started. A plugin that refuses a run has consumed no donated inputs;
+/// [`Buffer::is_deleted`] tells whether a buffer still has its memory.
 #[derive(Debug)]
 pub struct Refused<'a> {
-    /// Why it was not started.
+    /// The reason why the run was not started.
     pub error: PjrtError,
     /// The inputs of each device.
     pub inputs: Vec<Vec<Input<'a>>>,
 }
 
 impl Launch {
-    /// Waits until all devices are done.
+    /// Waits until all devices have ended the run, and returns the outputs of each device.
     ///
     /// # Errors
-    /// That of the first device that failed.
+    /// The error of the first device that failed.
     pub fn wait(self) -> Result<Vec<Vec<Buffer>>, PjrtError> {
         self.done.iter().try_for_each(Event::wait)?;
         Ok(self.outputs)
@@ -222,7 +222,7 @@ impl Client {
     /// Compiles a StableHLO module, as text or bytecode, and loads it onto the devices.
     ///
     /// # Errors
-    /// Those of the compiler.
+    /// The errors of the compiler.
     pub fn compile(&self, module: &[u8], options: &CompileOptions) -> Result<LoadedExecutable, PjrtError> {
         let program = MlirProgram::new(module);
         let options = options.to_bytes()?;
@@ -235,10 +235,10 @@ impl Client {
         LoadedExecutable::new(self, arguments.fields.executable)
     }
 
-    /// Loads the bytes of [`Executable::serialize`], with the same version of the same plugin.
+    /// Loads the bytes of [`Executable::serialize`], which the same version of the same plugin must have written.
     ///
     /// # Errors
-    /// Those of the plugin: it refuses bytes that another version has written.
+    /// The errors of the plugin, for example for bytes that another version has written.
     pub fn load(&self, serialized: &[u8]) -> Result<LoadedExecutable, PjrtError> {
         let mut arguments = Arguments::<Deserialize>::zeroed();
         arguments.fields.client = self.object.pointer;
@@ -267,39 +267,39 @@ impl LoadedExecutable {
         })
     }
 
-    /// The program as it is without devices.
+    /// The compiled program, without its devices.
     pub fn executable(&self) -> &Executable {
         &self.executable
     }
 
-    /// The devices on which it runs, in the order of a run's inputs.
+    /// The devices on which the program runs, in the order of a run's inputs.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn devices(&self) -> Result<Vec<Device>, PjrtError> {
         self.client.wrap(self.object.view().list(Function::LoadedExecutableAddressableDevices)?)
     }
 
-    /// Starts it on its one device.
+    /// Starts a program that runs on one device.
     ///
     /// # Errors
-    /// Those of [`LoadedExecutable::launch`].
+    /// The errors of [`LoadedExecutable::launch`].
     pub fn run(&self, inputs: &[&Buffer]) -> Result<Launch, PjrtError> {
         self.launch(vec![inputs.iter().map(|buffer| Input::Keep(buffer)).collect()])
     }
 
-    /// Starts it, with the inputs of each device. An input is donated only if it is on every device.
+    /// Starts the program, with the inputs of each device. An input is donated only if it is donated on every device.
     ///
     /// # Errors
-    /// If the inputs are not as many as the devices, or differ in number; and those of the plugin.
+    /// If the number of input lists differs from the number of devices, or the lists differ in length; and the errors of the plugin.
     pub fn launch(&self, inputs: Vec<Vec<Input<'_>>>) -> Result<Launch, PjrtError> {
         self.launch_or_return(inputs).map_err(|refused| refused.error)
     }
 
-    /// [`LoadedExecutable::launch`], which gives the inputs back where the run is not started.
+    /// Starts the program like [`LoadedExecutable::launch`], and returns the inputs if the run is not started.
     ///
     /// # Errors
-    /// Those of [`LoadedExecutable::launch`].
+    /// The errors of [`LoadedExecutable::launch`].
     pub fn launch_or_return<'a>(&self, inputs: Vec<Vec<Input<'a>>>) -> Result<Launch, Refused<'a>> {
         match self.start(&inputs) {
             Ok(launch) => {
@@ -337,8 +337,8 @@ impl LoadedExecutable {
         if is_joint {
             self.client.wait_for_room();
         }
-        // SAFETY: the function takes this structure. Inputs, lists and options live until it returns; there is a row for
-        // each of the program's devices, and in it room for each of its outputs.
+        // SAFETY: the function takes this structure. Inputs, lists and options live until it returns; the table of outputs has a row for
+        // each of the program's devices, and each row has room for all of the program's outputs.
         unsafe { self.object.api.call(Function::LoadedExecutableExecute, &mut arguments) }?;
         let done: Ends = events.into_iter().filter_map(|event| Event::new(self.object.api, event)).collect();
         if is_joint {
@@ -349,12 +349,12 @@ impl LoadedExecutable {
         Ok(Launch { outputs, done })
     }
 
-    /// Keeps donated buffers until their run has ended, and frees those of runs that have.
+    /// Keeps donated buffers until their run has ended, and frees the buffers of runs that have ended.
     fn free_later(&self, inputs: Vec<Vec<Input<'_>>>, ends: &Ends) {
         let own = |input| if let Input::Donate(buffer) = input { Some(buffer) } else { None };
         let buffers: Vec<Buffer> = inputs.into_iter().flatten().filter_map(own).collect();
         let mut donated = self.donated.lock().unwrap_or_else(PoisonError::into_inner);
-        // Where a plugin cannot tell, freeing may wait.
+        // An event that cannot be read counts as over; freeing a buffer may then wait for its run.
         let is_over = |events: &[Event]| events.iter().all(|event| event.is_ready().unwrap_or(true));
         donated.retain(|(_, events)| !is_over(events));
         if !buffers.is_empty() {
@@ -362,7 +362,7 @@ impl LoadedExecutable {
         }
     }
 
-    /// How many inputs each device has.
+    /// Checks that all devices have the same number of inputs, and returns that number.
     fn check(&self, inputs: &[Vec<Input<'_>>]) -> Result<usize, PjrtError> {
         let (rows, devices) = (inputs.len(), self.device_count);
         if rows != devices {
@@ -377,7 +377,7 @@ impl LoadedExecutable {
     }
 }
 
-/// A number that no other run of this process has had. XLA:CPU brings the devices of a run together by it: those of two runs
+/// A number that no other run of this process has had. XLA:CPU matches the devices of a run by this number: the devices of two runs
 /// with the same number would exchange each other's values.
 fn next_launch() -> i32 {
     static NEXT: AtomicI32 = AtomicI32::new(1);

@@ -1,4 +1,4 @@
-//! Arrays in the host's memory, which are copied to and from devices: dense, the last dimension varying fastest.
+//! Arrays in the host's memory, which are copied to and from devices: dense and in row-major order.
 
 use super::error::PjrtError;
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,7 @@ impl Element {
         Element::U4,
     ];
 
-    /// Bytes of one element on the host.
+    /// The number of bytes of one element on the host.
     pub const fn bytes(self) -> usize {
         match self {
             Element::S16 | Element::U16 | Element::F16 | Element::Bf16 => 2,
@@ -123,17 +123,17 @@ impl Literal {
         Literal::new(Element::Bf16, dims, bytes)
     }
 
-    /// The type of its elements.
+    /// The element type of the array.
     pub fn element(&self) -> Element {
         self.element
     }
 
-    /// Its dimensions; none for a scalar.
+    /// The dimensions of the array; none for a scalar.
     pub fn dims(&self) -> &[i64] {
         &self.dims
     }
 
-    /// The bytes of its elements, in the machine's byte order.
+    /// The bytes of the elements, in the machine's byte order.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -141,7 +141,7 @@ impl Literal {
     /// The values of an array of `f32` or `bf16`.
     ///
     /// # Errors
-    /// If it has another type.
+    /// If the array has another element type.
     pub fn to_f32(&self) -> Result<Vec<f32>, PjrtError> {
         match self.element {
             Element::F32 => Ok(self.bytes.as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect()),
@@ -151,7 +151,7 @@ impl Literal {
     }
 }
 
-/// The bytes of an array; none where the number overflows.
+/// The number of bytes of an array; none where the number overflows.
 pub(super) fn byte_count(element: Element, dims: &[i64]) -> Option<usize> {
     dims.iter().try_fold(element.bytes(), |count, dim| count.checked_mul(usize::try_from(*dim).ok()?))
 }
@@ -159,7 +159,7 @@ pub(super) fn byte_count(element: Element, dims: &[i64]) -> Option<usize> {
 fn to_bf16(value: f32) -> u16 {
     let bits = value.to_bits();
     if value.is_nan() {
-        // Rounding could turn a NaN into an infinity.
+        // Rounding could turn a NaN into an infinity, so the quiet bit is set instead.
         return (bits >> 16) as u16 | 0x40;
     }
     let is_odd = bits >> 16 & 1;

@@ -1,4 +1,4 @@
-//! Options and attributes: values with names.
+//! Options and attributes: named values.
 #![expect(unsafe_code, reason = "reads the plugin's arrays")]
 
 use super::abi::NamedValue;
@@ -18,21 +18,21 @@ pub enum Value {
     Integers(Vec<i64>),
     /// A floating-point number.
     Float(#[serde(deserialize_with = "undefined_or")] f32),
-    /// Yes or no.
+    /// A Boolean value.
     Flag(bool),
 }
 
-/// JSON has no NaN and no infinity: they are written as null.
+/// Reads a floating-point number, and NaN for null, since JSON has no NaN and no infinity and null is written for them.
 fn undefined_or<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f32::NAN))
 }
 
-/// An attribute.
+/// An attribute: a name and a value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Named {
-    /// Its name.
+    /// The attribute's name.
     pub name: String,
-    /// Its value.
+    /// The attribute's value.
     pub value: Value,
 }
 
@@ -48,18 +48,18 @@ impl fmt::Display for Value {
     }
 }
 
-/// Copies an array of the plugin. Values of types that this version does not know are left out.
+/// Copies an array of attributes from the plugin. Values of types that this version does not know are left out.
 ///
 /// # Safety
 /// `values` is null, or has `length` elements as PJRT defines them.
 pub(super) unsafe fn read(values: *const NamedValue, length: usize) -> Vec<Named> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees the pointer and the length.
     let values = unsafe { slice_of(values, length) };
     values
         .iter()
         .filter_map(|named| {
             let pointer = named.value as usize;
-            // SAFETY: name and value are as long as the element says, by the caller's promise.
+            // SAFETY: name and value are as long as the element says, as the caller guarantees.
             unsafe {
                 let value = match named.kind {
                     0 => Value::Text(text_of(pointer as *const u8, named.value_length)),
@@ -81,7 +81,7 @@ fn lowest(word: u64) -> u32 {
     u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-/// Options as an array for the plugin. It borrows names and values.
+/// An array of options for the plugin. The array borrows names and values.
 pub(super) struct Options<'a> {
     values: Vec<NamedValue>,
     _options: &'a [(&'a str, Value)],
@@ -104,7 +104,7 @@ impl<'a> Options<'a> {
         Options { values: values.collect(), _options: options }
     }
 
-    /// The array and its length.
+    /// The pointer to the array, and its length.
     pub(super) fn parts(&self) -> (*const NamedValue, usize) {
         (self.values.as_ptr(), self.values.len())
     }

@@ -1,11 +1,11 @@
-//! Objects of a plugin, and the questions that many of them answer.
+//! Objects of a plugin, and the properties that many of them have.
 #![expect(unsafe_code, reason = "calls the plugin")]
 
 use super::abi::{Arguments, Function, Integer, List, Number, One, Other, Pointer, Text};
 use super::api::{Api, slice_of, text_of};
 use super::error::PjrtError;
 
-/// An object that this process frees, with `destroy`, when it is dropped.
+/// An object of the plugin that this process frees, with `destroy`, when it is dropped.
 #[derive(Debug)]
 pub(super) struct Object {
     pub(super) api: Api,
@@ -15,7 +15,7 @@ pub(super) struct Object {
 
 // SAFETY: PJRT's objects may be used and freed from any thread, several at a time.
 unsafe impl Send for Object {}
-// SAFETY: as above.
+// SAFETY: PJRT's objects may be used and freed from any thread, several at a time.
 unsafe impl Sync for Object {}
 
 impl Object {
@@ -42,13 +42,13 @@ impl Drop for Object {
             // An object that another process has opened is freed by that process.
             && !matches!(error, PjrtError::Forked(_))
         {
-            // Nothing can be done about it: the object is not used again.
+            // The error needs no handling: the object is not used again.
             eprintln!("ferrotune: {error}");
         }
     }
 }
 
-/// An object that is alive, whichever process frees it.
+/// A borrowed object of the plugin, which is alive and which another owner frees.
 #[derive(Clone, Copy)]
 pub(super) struct View {
     pub(super) api: Api,
@@ -56,7 +56,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// For functions that take [`Text`].
+    /// Calls a function that takes [`Text`], and returns the text.
     pub(super) fn text(self, function: Function) -> Result<String, PjrtError> {
         let mut arguments = Arguments::<Text>::zeroed();
         arguments.fields.object = self.pointer;
@@ -67,7 +67,7 @@ impl View {
         }
     }
 
-    /// For functions that take [`Number`].
+    /// Calls a function that takes [`Number`], and returns the number.
     pub(super) fn number(self, function: Function) -> Result<usize, PjrtError> {
         let mut arguments = Arguments::<Number>::zeroed();
         arguments.fields.object = self.pointer;
@@ -76,7 +76,7 @@ impl View {
         Ok(arguments.fields.value)
     }
 
-    /// For functions that take [`Integer`].
+    /// Calls a function that takes [`Integer`], and returns the integer.
     pub(super) fn integer(self, function: Function) -> Result<i32, PjrtError> {
         let mut arguments = Arguments::<Integer>::zeroed();
         arguments.fields.object = self.pointer;
@@ -85,7 +85,7 @@ impl View {
         Ok(arguments.fields.value)
     }
 
-    /// For functions that take [`Other`].
+    /// Calls a function that takes [`Other`], and returns the other object.
     pub(super) fn other(self, function: Function) -> Result<Pointer, PjrtError> {
         let mut arguments = Arguments::<Other>::zeroed();
         arguments.fields.object = self.pointer;
@@ -94,7 +94,7 @@ impl View {
         Ok(arguments.fields.other)
     }
 
-    /// For functions that take [`List`].
+    /// Calls a function that takes [`List`], and returns the list.
     pub(super) fn list(self, function: Function) -> Result<Vec<Pointer>, PjrtError> {
         let mut arguments = Arguments::<List>::zeroed();
         arguments.fields.object = self.pointer;

@@ -31,7 +31,7 @@ pub struct Plugin {
 }
 
 impl Plugin {
-    /// Loads a plugin into this process, until the process exits. May hang or abort: [`crate::probe`] tries it in a child
+    /// Loads a plugin into this process, until the process exits. The plugin may hang or abort: [`crate::probe`] tries it in a child
     /// process first.
     ///
     /// # Errors
@@ -46,7 +46,7 @@ impl Plugin {
         // SAFETY: plugins export the function with this signature.
         let get_api = unsafe { library.get::<unsafe extern "C" fn() -> *const Header>(b"GetPjrtApi\0") };
         let get_api = *get_api.map_err(|_| not_a_plugin("it does not export GetPjrtApi"))?;
-        // Its threads and tables must stay until the process exits.
+        // The library's threads and tables must stay until the process exits.
         std::mem::forget(library);
         // SAFETY: the library stays loaded, and the table is static in it.
         let header = unsafe { get_api().as_ref() }.ok_or_else(|| not_a_plugin("GetPjrtApi gives no table"))?;
@@ -59,40 +59,40 @@ impl Plugin {
         Ok(Plugin { api })
     }
 
-    /// Version of the interface that the plugin speaks, such as `(0, 116)`.
+    /// The version of PJRT's interface that the plugin has, such as `(0, 116)`.
     pub fn api_version(self) -> (i32, i32) {
         self.api.version()
     }
 
-    /// The plugin's attributes, such as the versions of StableHLO that it reads.
+    /// The plugin's attributes, such as the versions of StableHLO that it accepts.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn attributes(self) -> Result<Vec<Named>, PjrtError> {
         let mut arguments = Arguments::<PluginAttributes>::zeroed();
-        // SAFETY: the structure is the function's own; what it points to lives as long as the process.
+        // SAFETY: the structure is the function's own; the attributes that it points to live as long as the process.
         unsafe {
             self.api.call(Function::PluginAttributes, &mut arguments)?;
             Ok(named::read(arguments.fields.values, arguments.fields.length))
         }
     }
 
-    /// Opens the devices. On a TPU only one process at a time can.
+    /// Opens the devices. Only one process at a time can open a TPU.
     ///
     /// # Errors
-    /// Those of the plugin, and [`PjrtError::Forked`] where a device was open before a fork.
+    /// The errors of the plugin, and [`PjrtError::Forked`] where a device was open before a fork.
     pub fn client(self, options: &[(&str, Value)]) -> Result<Client, PjrtError> {
         self.create(options, None)
     }
 
-    /// Opens the devices of several processes, each of which calls this at the same time: [`Client::all_devices`] has those of all
-    /// of them. The plugin finds the others with the store.
+    /// Opens the devices of several processes, each of which calls this at the same time: [`Client::all_devices`] are the devices of all
+    /// these processes. The plugin finds the other processes through the store.
     ///
-    /// Most plugins learn from the options `node_id` and `num_nodes` which process this is, and of how many, and libtpu from its
-    /// environment: [`crate::open_jointly`] takes care of that.
+    /// Most plugins read the number of this process and the number of processes from the options `node_id` and `num_nodes`, and libtpu
+    /// reads them from its environment: [`crate::open_jointly`] sets the options.
     ///
     /// # Errors
-    /// Those of [`Plugin::client`], and those of the store as the plugin reports them.
+    /// The errors of [`Plugin::client`], and the errors of the store as the plugin reports them.
     pub fn client_across(self, options: &[(&str, Value)], store: Arc<Store>) -> Result<Client, PjrtError> {
         self.create(options, Some(store))
     }
@@ -111,10 +111,10 @@ impl Plugin {
         Ok(Client::new(object, store))
     }
 
-    /// Describes devices that need not be here, such as `v5e:2x2`, to compile for them.
+    /// Describes devices by name, such as `v5e:2x2`, to compile for them. This machine need not have the devices.
     ///
     /// # Errors
-    /// Those of the plugin, for example for an unknown name.
+    /// The errors of the plugin, for example for an unknown name.
     pub fn topology(self, name: &str, options: &[(&str, Value)]) -> Result<Topology, PjrtError> {
         let options = Options::new(options);
         let mut arguments = Arguments::<TopologyCreate>::zeroed();

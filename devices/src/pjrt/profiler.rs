@@ -1,4 +1,4 @@
-//! The profiler of a plugin that has one, as an extension of its table: `xla/pjrt/c/pjrt_c_api_profiler_extension.h` and
+//! The profiler of a plugin, which is an optional extension of its table: `xla/pjrt/c/pjrt_c_api_profiler_extension.h` and
 //! `xla/backends/profiler/plugin/profiler_c_api.h` in OpenXLA. Unlike PJRT's own structures, these have exactly their size.
 #![expect(unsafe_code, reason = "calls the plugin")]
 
@@ -10,7 +10,7 @@ use crate::fork;
 use std::ffi::c_int;
 use std::ptr::{null, null_mut};
 
-/// An element of the list that begins at the table of a plugin.
+/// An element of the list of extensions, which begins at the table of a plugin.
 #[repr(C)]
 struct Extension {
     size: usize,
@@ -18,17 +18,17 @@ struct Extension {
     next: *const Extension,
 }
 
-/// The kind of extension that a profiler is.
+/// The type number of the profiler extension.
 const PROFILER: c_int = 1;
 
 #[repr(C)]
 struct ProfilerExtension {
     head: Extension,
-    /// None where the plugin only has identifiers for traces.
+    /// The profiler's table; none where the extension only gives identifiers for traces.
     table: Option<&'static Table>,
 }
 
-/// A function that takes its structure, and returns an error or null.
+/// A function that takes a pointer to its structure, and returns an error or null.
 type Entry<T> = Option<unsafe extern "C" fn(*mut T) -> Pointer>;
 
 #[repr(C)]
@@ -91,8 +91,8 @@ struct Collect {
     length: usize,
 }
 
-/// The message `tensorflow.ProfileOptions` (`tsl/profiler/protobuf/profiler_options.proto`) as JAX and TensorFlow fill it: the
-/// numbers of its fields, and their values.
+/// The message `tensorflow.ProfileOptions` (`tsl/profiler/protobuf/profiler_options.proto`) with the values that JAX and TensorFlow
+/// set: field numbers, and the values of the fields.
 const OPTIONS: [u8; 10] = [
     1 << 3,
     1, // include_dataset_ops
@@ -101,7 +101,7 @@ const OPTIONS: [u8; 10] = [
     3 << 3,
     1, // device_tracer_level: on
     5 << 3,
-    1, // version: what is not here is off
+    1, // version: fields that are not here are off
     7 << 3,
     1, // enable_hlo_proto
 ];
@@ -133,10 +133,10 @@ impl std::fmt::Debug for Table {
 }
 
 impl Plugin {
-    /// Begins to record what the plugin's devices do.
+    /// Begins to record the activity of the plugin's devices.
     ///
     /// # Errors
-    /// If the plugin has no profiler, and those of the plugin, for example if it is profiled already.
+    /// If the plugin has no profiler, and the errors of the plugin, for example if a profiler is running already.
     pub fn profile(self) -> Result<Profiler, PjrtError> {
         fork::check()?;
         let table = profiler_of(self.api.extensions().cast()).ok_or(PjrtError::NoProfiler)?;
@@ -158,10 +158,10 @@ impl Plugin {
 
 /// The profiler's table, in the list of extensions.
 fn profiler_of(mut extension: *const Extension) -> Option<&'static Table> {
-    // SAFETY: extensions are static in the plugin, which stays loaded, and the last one has no next one.
+    // SAFETY: extensions are static in the plugin, which stays loaded, and the last extension has a null pointer as its next one.
     while let Some(head) = unsafe { extension.as_ref() } {
         if head.kind == PROFILER && head.size >= size_of::<ProfilerExtension>() {
-            // SAFETY: the extension says what it is, and that it is long enough.
+            // SAFETY: by its kind and size, the extension is a profiler's and long enough.
             let profiler = unsafe { &*extension.cast::<ProfilerExtension>() };
             return profiler.table.filter(|table| table.size >= size_of::<Table>());
         }
@@ -171,11 +171,11 @@ fn profiler_of(mut extension: *const Extension) -> Option<&'static Table> {
 }
 
 impl Profiler {
-    /// Stops, and gives what was recorded: a message `tensorflow.profiler.XSpace` (`tsl/profiler/protobuf/xplane.proto`), which
+    /// Stops recording, and returns the profile: a message `tensorflow.profiler.XSpace` (`tsl/profiler/protobuf/xplane.proto`), which
     /// TensorBoard's profile plugin reads from files that end in `.xplane.pb`.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn finish(self) -> Result<Vec<u8>, PjrtError> {
         fork::check()?;
         self.call("Stop", self.table.stop)?;
@@ -186,7 +186,7 @@ impl Profiler {
             let bytes = unsafe { slice_of(collect.buffer, collect.length) };
             return Ok(bytes[..end_of_message(bytes)].to_vec());
         }
-        // Other plugins only say how much there is.
+        // Other plugins report only the length, and fill a buffer of the caller in a second call.
         let mut bytes = vec![0; collect.length];
         if !bytes.is_empty() {
             collect.buffer = bytes.as_mut_ptr();
@@ -200,8 +200,8 @@ impl Profiler {
     }
 }
 
-/// Where the message ends: libtpu's buffer has a byte more, which is 0, and no field of a message has the number 0
-/// (<https://protobuf.dev/programming-guides/encoding/>). All fields of an `XSpace` have a length.
+/// The length of the message in libtpu's buffer, which has one more byte, 0. No field of a message has the number 0
+/// (<https://protobuf.dev/programming-guides/encoding/>), and all fields of an `XSpace` have a length.
 fn end_of_message(bytes: &[u8]) -> usize {
     let mut at = 0;
     while bytes.get(at).is_some_and(|tag| *tag != 0) {
@@ -212,7 +212,7 @@ fn end_of_message(bytes: &[u8]) -> usize {
     at
 }
 
-/// The number at a place, in groups of 7 bits with the lowest first, and the place behind it.
+/// The varint at an offset, in groups of 7 bits with the lowest first, and the offset behind it.
 fn varint(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
     let mut number = 0;
     for (index, byte) in bytes.get(from..)?.iter().take(9).enumerate() {
@@ -230,7 +230,7 @@ impl Drop for Profiler {
             return; // a profiler that another process has made is freed by that process
         }
         if let Err(error) = self.call("Destroy", self.table.destroy) {
-            // Nothing can be done about it: the profiler is not used again.
+            // The error needs no handling: the profiler is not used again.
             eprintln!("ferrotune: {error}");
         }
     }
@@ -278,7 +278,7 @@ mod tests {
             assert_eq!(end_of_message(message), message.len());
             assert_eq!(end_of_message(&[message, &[0]].concat()), message.len());
         }
-        // What is no message is given as it is.
+        // Bytes that are no message are returned whole.
         assert_eq!(end_of_message(&[1 << 3 | 2, 9, 7]), 3);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::abi::{Arguments, Program};
 
-/// A module, with the structure that points to it.
+/// A StableHLO module, with the structure that points to it.
 pub(super) struct MlirProgram {
     pub(super) arguments: Arguments<Program>,
     _code: Vec<u8>,

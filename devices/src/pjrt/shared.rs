@@ -1,4 +1,4 @@
-//! What plugins call to learn from other processes: a [`Store`] behind PJRT's three functions of a key-value store.
+//! The functions that plugins call to exchange values with other processes: a [`Store`] behind PJRT's key-value interface.
 #![expect(unsafe_code, reason = "is called by the plugin")]
 
 use super::abi::{ClientCreate, Given, KeyValueGet, KeyValueGetNow, KeyValuePut, MakeError, Pointer};
@@ -9,10 +9,10 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The length of a value comes before it, since a plugin gives back its address alone.
+/// The size of the length before each value. The length is needed to free the value, since a plugin gives back only its address.
 const HEAD_BYTES: usize = size_of::<usize>();
 
-/// Lets the client that is made with these arguments use the store, which must live as long as the client.
+/// Lets the plugin use the store for the client that is made with these arguments. The store must live as long as the client.
 pub(super) fn offer(store: &Arc<Store>, fields: &mut ClientCreate) {
     let argument: Pointer = Arc::as_ptr(store).cast_mut().cast();
     fields.key_value_get = Some(get);
@@ -24,9 +24,9 @@ pub(super) fn offer(store: &Arc<Store>, fields: &mut ClientCreate) {
 }
 
 /// # Safety
-/// The plugin gives its structure, with the argument of [`offer`].
+/// The plugin passes its structure, with the argument of [`offer`].
 unsafe extern "C" fn get(given: *mut Given<KeyValueGet>) -> Pointer {
-    // SAFETY: the plugin's promise; the key has its length, and the store lives as long as the client.
+    // SAFETY: the plugin guarantees the structure; the key has its length, and the store lives as long as the client.
     let (fields, store, key) = unsafe {
         let fields = &mut (*given).fields;
         let (store, key) = (&*fields.argument.cast::<Store>(), slice_of(fields.key, fields.key_length));
@@ -34,28 +34,28 @@ unsafe extern "C" fn get(given: *mut Given<KeyValueGet>) -> Pointer {
     };
     let wait = Duration::from_millis(u64::try_from(fields.timeout_ms).unwrap_or(0));
     let answer = (&mut fields.value, &mut fields.value_length, &mut fields.free);
-    // SAFETY: the plugin's own function.
+    // SAFETY: `make_error` is the plugin's own function.
     unsafe { answered(store.get(key, wait), answer, fields.make_error) }
 }
 
 /// # Safety
-/// The plugin gives its structure, with the argument of [`offer`].
+/// The plugin passes its structure, with the argument of [`offer`].
 unsafe extern "C" fn get_now(given: *mut Given<KeyValueGetNow>) -> Pointer {
-    // SAFETY: as in `get`.
+    // SAFETY: the plugin guarantees the structure, as in `get`.
     let (fields, store, key) = unsafe {
         let fields = &mut (*given).fields;
         let (store, key) = (&*fields.argument.cast::<Store>(), slice_of(fields.key, fields.key_length));
         (fields, store, key)
     };
     let answer = (&mut fields.value, &mut fields.value_length, &mut fields.free);
-    // SAFETY: the plugin's own function.
+    // SAFETY: `make_error` is the plugin's own function.
     unsafe { answered(store.get_now(key), answer, fields.make_error) }
 }
 
 /// # Safety
-/// The plugin gives its structure, with the argument of [`offer`].
+/// The plugin passes its structure, with the argument of [`offer`].
 unsafe extern "C" fn put(given: *mut Given<KeyValuePut>) -> Pointer {
-    // SAFETY: as in `get`; the value has its length, too.
+    // SAFETY: the plugin guarantees the structure, as in `get`; the value has its length, too.
     let (fields, stored) = unsafe {
         let fields = &(*given).fields;
         let store = &*fields.argument.cast::<Store>();
@@ -64,15 +64,15 @@ unsafe extern "C" fn put(given: *mut Given<KeyValuePut>) -> Pointer {
     };
     match stored {
         Ok(()) => null_mut(),
-        // SAFETY: the plugin's own function.
+        // SAFETY: `make_error` is the plugin's own function.
         Err(error) => unsafe { failed(fields.make_error, &error) },
     }
 }
 
-/// Gives the plugin what was found: in its structure the value, its length and how to free it, or an error.
+/// Writes the result of a look-up into the plugin's structure: the value, its length and the function that frees it; or makes an error.
 ///
 /// # Safety
-/// As of [`failed`].
+/// The same condition as for [`failed`].
 unsafe fn answered(
     found: Result<Vec<u8>, StoreError>,
     (value, length, free_with): (&mut *mut u8, &mut usize, &mut Option<unsafe extern "C" fn(*mut u8)>),
@@ -84,25 +84,25 @@ unsafe fn answered(
             *free_with = Some(free);
             null_mut()
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees `make_error`.
         Err(error) => unsafe { failed(make_error, &error) },
     }
 }
 
-/// A value of which the plugin has the address until it calls [`free`].
+/// The address of a copy of the value, which the plugin uses until it calls [`free`].
 fn lent(value: &[u8]) -> *mut u8 {
     let bytes: Box<[u8]> = [&value.len().to_ne_bytes(), value].concat().into();
-    // SAFETY: the box has these bytes, and one more address behind them.
+    // SAFETY: the box has `HEAD_BYTES` bytes before the value, and the address may also be the one behind its last byte.
     unsafe { Box::into_raw(bytes).cast::<u8>().add(HEAD_BYTES) }
 }
 
 /// # Safety
-/// The address is one of [`lent`], given once.
+/// The address comes from [`lent`], and is freed only once.
 unsafe extern "C" fn free(value: *mut u8) {
     if value.is_null() {
         return;
     }
-    // SAFETY: the caller's promise: the length is before the value, and both together are the box.
+    // SAFETY: as the caller guarantees, the length is before the value, and both together are the box.
     unsafe {
         let begin = value.sub(HEAD_BYTES);
         let length = begin.cast::<[u8; HEAD_BYTES]>().read();
@@ -111,10 +111,10 @@ unsafe extern "C" fn free(value: *mut u8) {
     }
 }
 
-/// The error as one of the plugin's.
+/// Makes one of the plugin's errors from an error of the store.
 ///
 /// # Safety
-/// `make_error` is null or leads to the plugin's function.
+/// `make_error` is null or points to the plugin's function.
 unsafe fn failed(make_error: *const MakeError, error: &StoreError) -> Pointer {
     let code = match error {
         StoreError::Late { .. } => Code::DEADLINE_EXCEEDED,
@@ -124,11 +124,11 @@ unsafe fn failed(make_error: *const MakeError, error: &StoreError) -> Pointer {
         StoreError::Differs { .. } => Code::FAILED_PRECONDITION,
     };
     let text = error.to_string();
-    // SAFETY: the caller's promise; the plugin copies the text during the call.
+    // SAFETY: the caller guarantees `make_error`; the plugin copies the text during the call.
     unsafe {
         match make_error.as_ref() {
             Some(make_error) => make_error(code.0, text.as_ptr(), text.len()),
-            // Then the plugin cannot be told, and would take no value for a value.
+            // Without `make_error`, the error cannot be reported, and the plugin would read a missing value as a value.
             None => {
                 eprintln!("ferrotune: {text}");
                 std::process::abort()
@@ -143,15 +143,15 @@ mod tests {
     use crate::Cluster;
     use std::ffi::c_int;
 
-    /// The code and the text of an error, as a plugin would keep them.
+    /// A function that makes an error like a plugin's, from a code and a text.
     unsafe extern "C" fn make_error(code: c_int, text: *const u8, length: usize) -> Pointer {
-        // SAFETY: `failed` gives a text of this length.
+        // SAFETY: `failed` passes a text of this length.
         let text = unsafe { slice_of(text, length) };
         Box::into_raw(Box::new((code, String::from_utf8_lossy(text).into_owned()))).cast()
     }
 
     fn taken(error: Pointer) -> Option<(c_int, String)> {
-        // SAFETY: made by `make_error`, and taken once.
+        // SAFETY: the error was made by `make_error`, and is taken only once.
         (!error.is_null()).then(|| unsafe { *Box::from_raw(error.cast::<(c_int, String)>()) })
     }
 
@@ -169,7 +169,7 @@ mod tests {
             let (key, key_length) = (key.as_ptr(), key.len());
             let (value, value_length) = (value.as_ptr(), value.len());
             let mut given = given(KeyValuePut { key, key_length, value, value_length, make_error: report, argument });
-            // SAFETY: all of it is alive.
+            // SAFETY: all pointers in the structure are valid.
             taken(unsafe { put(&raw mut given) })
         };
         let get_as = |key: &[u8]| {
@@ -185,7 +185,7 @@ mod tests {
                 value_length,
                 free: None,
             });
-            // SAFETY: all of it is alive, and the value is freed once.
+            // SAFETY: all pointers in the structure are valid, and the value is freed once.
             unsafe {
                 taken(get(&raw mut given)).map_or_else(
                     || {

@@ -1,4 +1,4 @@
-//! Devices by name, which need not be here, and compiling for them.
+//! Devices by name, which this machine need not have, and compilation for them.
 #![expect(unsafe_code, reason = "calls the plugin")]
 
 use super::abi::{Arguments, Attributes, Compile, Function};
@@ -24,7 +24,7 @@ impl Topology {
     /// The platform's name, such as `tpu`.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn platform(&self) -> Result<String, PjrtError> {
         self.object.view().text(Function::TopologyDescriptionPlatformName)
     }
@@ -32,25 +32,25 @@ impl Topology {
     /// The platform's version, often of several lines.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn version(&self) -> Result<String, PjrtError> {
         self.object.view().text(Function::TopologyDescriptionPlatformVersion)
     }
 
-    /// Its devices.
+    /// The descriptions of the topology's devices.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn devices(&self) -> Result<Vec<Description>, PjrtError> {
         let pointers = self.object.view().list(Function::TopologyDescriptionGetDeviceDescriptions)?;
         let api = self.object.api;
         pointers.into_iter().map(|pointer| Description::read(View { api, pointer })).collect()
     }
 
-    /// Its attributes, such as `device_memory_bytes_limit`.
+    /// The topology's attributes, such as `device_memory_bytes_limit`.
     ///
     /// # Errors
-    /// Those of the plugin.
+    /// The errors of the plugin.
     pub fn attributes(&self) -> Result<Vec<Named>, PjrtError> {
         let mut arguments = Arguments::<Attributes>::zeroed();
         arguments.fields.object = self.object.pointer;
@@ -64,7 +64,7 @@ impl Topology {
     /// Compiles a StableHLO module, as text or bytecode, for these devices.
     ///
     /// # Errors
-    /// Those of the compiler; [`super::Code::RESOURCE_EXHAUSTED`] where the program does not fit the devices' memory.
+    /// The errors of the compiler; [`super::Code::RESOURCE_EXHAUSTED`] where the program does not fit the devices' memory.
     pub fn compile(&self, module: &[u8], options: &CompileOptions) -> Result<Executable, PjrtError> {
         let program = MlirProgram::new(module);
         let options = options.to_bytes()?;

@@ -1,9 +1,9 @@
-//! What a child is asked, and how it answers, as JSON.
+//! The request to a child and the child's answer, as JSON.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What a child is to do.
+/// The request to a child.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) plugin: PathBuf,
@@ -13,9 +13,9 @@ pub(super) struct Request {
 /// A StableHLO module.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Module {
-    /// A file with its text or bytecode.
+    /// Path of a file with the module's text or bytecode.
     File(PathBuf),
-    /// Its text.
+    /// The module's text.
     Text(String),
 }
 
@@ -33,14 +33,14 @@ impl Task {
     }
 }
 
-/// What a child has to say to a request.
+/// The child's answer to a request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer<T> {
-    /// What was asked for.
+    /// The requested result.
     Done(T),
-    /// The plugin cannot do it.
+    /// The plugin has refused the operation.
     Refused {
-        /// Its reason, on one line.
+        /// The plugin's reason, on one line.
         reason: String,
     },
 }

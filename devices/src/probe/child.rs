@@ -1,4 +1,4 @@
-//! The child process: does what it is asked, and answers with one line of JSON. It is expected to crash.
+//! The child process, which serves one request and answers with one line of JSON. The child may crash.
 
 use super::answers::{Answer, Module, Request, Task};
 use crate::finding::one_line;
@@ -12,8 +12,8 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-/// Reads a request from standard input, and answers on standard output. Call it before anything else: what libraries
-/// print to standard output goes to standard error from now on.
+/// Reads a request from standard input, and answers on standard output. The program must call this before anything else: from then on,
+/// text that libraries print to standard output goes to standard error.
 pub fn main() -> ExitCode {
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
@@ -71,7 +71,7 @@ fn describe(plugin: Plugin, client: &Client) -> Result<Opened, Box<dyn Error>> {
     let mut devices = Vec::new();
     for device in client.devices()? {
         let description = device.description()?;
-        // Some plugins do not report memory, and their devices can still be used.
+        // Some plugins do not report memory, but their devices can still be used.
         let memory_bytes = device.memory().map_or(None, |memory| memory.limit_bytes);
         devices.push(OpenDevice { id: description.id, kind: description.kind, memory_bytes });
     }

@@ -1,11 +1,11 @@
 //! The network of the self-test: 8 inputs, 16 hidden units with tanh, one output, mean squared error, gradient descent.
-//! It is here twice: as StableHLO with a derivative by hand, and as plain loops in double precision.
+//! The network is implemented twice: in StableHLO with a derivative by hand, and as plain loops in double precision.
 
 const BATCH: usize = 32;
 const INPUTS: usize = 8;
 const HIDDEN: usize = 16;
 
-/// One step: from weights and data to new weights and the loss before the step, in the order of [`Network`]. Sizes and
+/// The program of one step: from weights and data to new weights and the loss before the step, in the order of [`Network`]. Sizes and
 /// rate are those of this module; 0.0625 is 2 / BATCH, and 0.03125 is 1 / BATCH.
 pub(super) const MODULE: &str = "module @step {
   func.func public @main(
@@ -64,7 +64,7 @@ pub(super) const MODULE: &str = "module @step {
   }
 }";
 
-/// Dimensions and values.
+/// An array by its dimensions and values.
 pub type Array<'a> = (&'static [i64], &'a [f64]);
 
 /// The network in double precision, with its data: two layers with tanh between them.
@@ -79,7 +79,7 @@ pub struct Network {
 }
 
 impl Default for Network {
-    /// The same values on every machine.
+    /// The network and data of the self-test, with the same values on every machine.
     fn default() -> Network {
         let x: Vec<f64> = (0..BATCH * INPUTS).map(|index| wave(index, 0.37)).collect();
         let y = x.chunks(INPUTS).map(|row| (row[0] + row[1] * row[2]).sin()).collect();
@@ -98,12 +98,12 @@ impl Network {
     /// The learning rate.
     pub const RATE: f64 = 0.1;
 
-    /// Weights and biases of the first layer, then of the second.
+    /// The weights and biases of the first layer, then of the second.
     pub fn weights(&self) -> [Array<'_>; 4] {
         [(&[8, 16], &self.w1), (&[16], &self.b1), (&[16, 1], &self.w2), (&[1], std::slice::from_ref(&self.b2))]
     }
 
-    /// Inputs and targets.
+    /// The inputs and the targets.
     pub fn data(&self) -> [Array<'_>; 2] {
         [(&[32, 8], &self.x), (&[32, 1], &self.y)]
     }

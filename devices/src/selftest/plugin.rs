@@ -5,7 +5,7 @@ use super::{Compute, Computed, Network, SIDE, STEPS};
 use crate::pjrt::{Client, CompileOptions, Device, Literal, LoadedExecutable, PjrtError};
 use std::time::Instant;
 
-/// Runs of the matmul; the fastest one is reported.
+/// The number of runs of the matrix product; the fastest run is reported.
 const RUNS: usize = 3;
 
 pub(super) struct FirstDevice<'a> {

@@ -1,20 +1,20 @@
-//! Which processes compute together, as a list of addresses that all of them have, and which of them this one is.
+//! The processes that compute together, as a list of addresses that all of them have, and the index of this process.
 
 use super::StrategyError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
 
-/// The variable in which TensorFlow, and programs that start its workers, describe them.
+/// The environment variable in which TensorFlow, and programs that start its workers, describe the workers.
 const VARIABLE: &str = "TF_CONFIG";
-/// Workers start at different times, on hosts that may be busy with others.
+/// The default time until all workers are connected: they start at different times, on hosts that may be busy.
 const CONNECT_TIMEOUT_S: u64 = 120;
-/// A step of a large model may take minutes, and the first one compiles.
+/// The default time for a step: a step of a large model may take minutes, and the first one compiles.
 const STEP_TIMEOUT_S: u64 = 600;
-/// A year.
+/// The longest timeout, which is a year.
 const LONGEST_TIMEOUT_S: u64 = 365 * 24 * 3600;
 
-/// Processes, on one host or several, and this process' index among them.
+/// A cluster of processes, on one host or several, and this process' index among them.
 ///
 /// ```
 /// use ferrotune_devices::Cluster;
@@ -33,7 +33,7 @@ pub struct Cluster {
     step_timeout_s: u64,
 }
 
-/// A cluster as it was serialized, not checked yet.
+/// A cluster as it was serialized, before its checks.
 #[derive(Deserialize)]
 struct Described {
     workers: Vec<String>,
@@ -52,7 +52,7 @@ impl TryFrom<Described> for Cluster {
 }
 
 impl Cluster {
-    /// A cluster of workers by `host:port`, in the same order in each process, and the index of this one.
+    /// A cluster of workers by `host:port`, in the same order in each process, and the index of this process.
     ///
     /// # Errors
     /// If there is no worker with this index, or an address occurs twice or has no port.
@@ -71,12 +71,12 @@ impl Cluster {
         Ok(Cluster { workers, index, connect_timeout_s: CONNECT_TIMEOUT_S, step_timeout_s: STEP_TIMEOUT_S })
     }
 
-    /// The cluster in the text of TensorFlow's variable `TF_CONFIG`: a `cluster` with the lists `chief`, which may be missing and comes first, and
-    /// `worker`; and the `task` of this process, with `type` and `index`.
+    /// The cluster in the text of TensorFlow's variable `TF_CONFIG`: a `cluster` with the lists `chief`, which may be missing and comes
+    /// first, and `worker`; and the `task` of this process, with `type` and `index`.
     /// See <https://www.tensorflow.org/guide/distributed_training#TF_CONFIG>.
     ///
     /// # Errors
-    /// If the text differs from that, or if this task takes no part in training, such as a parameter server or an evaluator.
+    /// If the text has another form, or if this task takes no part in training, such as a parameter server or an evaluator.
     pub fn from_tf_config(text: &str) -> Result<Cluster, StrategyError> {
         let refuse = |reason: String| StrategyError::Cluster { reason: format!("{VARIABLE}: {reason}") };
         let config: Value = serde_json::from_str(text).map_err(|error| refuse(format!("it is not JSON: {error}")))?;
@@ -108,15 +108,15 @@ impl Cluster {
     /// The cluster in this process' variable `TF_CONFIG`.
     ///
     /// # Errors
-    /// If it is not set, and those of [`Cluster::from_tf_config`].
+    /// If the variable is not set, and the errors of [`Cluster::from_tf_config`].
     pub fn from_environment() -> Result<Cluster, StrategyError> {
         let text = std::env::var(VARIABLE)
             .map_err(|error| StrategyError::Cluster { reason: format!("{VARIABLE}: {error}") })?;
         Cluster::from_tf_config(&text)
     }
 
-    /// The same cluster with other timeouts, in seconds: until all workers are connected, and until all reach a step. The
-    /// defaults are 120 and 600.
+    /// The same cluster with other timeouts, in seconds: the time until all workers are connected, and the time until all reach a
+    /// step. The defaults are 120 and 600.
     #[must_use]
     pub fn with_timeouts(self, connect_timeout_s: u64, step_timeout_s: u64) -> Cluster {
         let [connect_timeout_s, step_timeout_s] =
@@ -129,7 +129,7 @@ impl Cluster {
         &self.workers
     }
 
-    /// This process' index among them.
+    /// This process' index among the workers.
     pub fn index(&self) -> usize {
         self.index
     }

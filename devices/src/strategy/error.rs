@@ -1,6 +1,6 @@
-//! Why replicas cannot compute together.
+//! The errors of replicas that compute together.
 
-/// Why replicas cannot compute together. Workers are named by their number and address.
+/// The reason why replicas cannot compute together. Workers are identified by their number and address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StrategyError {
@@ -19,47 +19,47 @@ pub enum StrategyError {
         /// The platform's name.
         platform: String,
     },
-    /// Another replica ended, or failed, during this one's step.
+    /// Another replica ended or failed during this replica's step.
     #[error(
         "replica {replica} waits for gradients of a replica that has ended; all replicas must take the same number of steps"
     )]
     Alone {
-        /// The one that waits.
+        /// The replica that waits.
         replica: usize,
     },
-    /// The replicas do not have the same model.
+    /// The replicas reduce different numbers of values, so they have different models.
     #[error("the replicas reduce {first} and {other} values; they must have the same model")]
     Lengths {
-        /// Values of one replica.
+        /// The number of values of one replica.
         first: usize,
-        /// Values of another one.
+        /// The number of values of another replica.
         other: usize,
     },
-    /// The replicas do not have the same types.
+    /// The replicas reduce values of different types.
     #[error(
         "the replicas reduce numbers of different types; they must have the same model, and all of them a CUDA device or none of them"
     )]
     Types,
-    /// This worker cannot be reached by others.
+    /// This worker cannot listen at its address.
     #[error("worker {worker} cannot listen on {address}: {reason}; it must be a free port of this host")]
     Listen {
-        /// This worker.
+        /// The number of this worker.
         worker: usize,
-        /// Its address.
+        /// The address of this worker.
         address: String,
         /// The system's reason.
         reason: String,
     },
-    /// Another worker was not there in time.
+    /// Another worker did not connect in time.
     #[error("worker {worker} ({address}) did not come within {seconds} s: {reason}; start all workers")]
     Missing {
-        /// The other worker.
+        /// The number of the other worker.
         worker: usize,
-        /// Its address.
+        /// The address of the other worker.
         address: String,
-        /// The time that it had.
+        /// The time that the other worker had, in seconds.
         seconds: u64,
-        /// The last answer from it, or that there was none.
+        /// The last answer of the other worker, or that there was none.
         reason: String,
     },
     /// Another worker belongs to another computation.
@@ -67,11 +67,11 @@ pub enum StrategyError {
         "worker {worker} ({address}) does not belong to this cluster: {reason}; start all workers with the same description"
     )]
     Stranger {
-        /// The other worker.
+        /// The number of the other worker.
         worker: usize,
-        /// Its address.
+        /// The address of the other worker.
         address: String,
-        /// How it differs.
+        /// The difference between the other worker and this one.
         reason: String,
     },
     /// A worker has died, failed or left.
@@ -79,17 +79,17 @@ pub enum StrategyError {
     Gone {
         /// The worker that was lost first.
         worker: usize,
-        /// Its address.
+        /// The address of that worker.
         address: String,
-        /// How it was lost.
+        /// The way in which the worker was lost.
         reason: String,
     },
     /// Other workers do not reach a step. One of them hangs; the others may be waiting for it.
     #[error("these workers did not reach this step within {seconds} s: {workers}; does one of them hang?")]
     Silent {
-        /// Who is missing, with addresses.
+        /// The missing workers, with their addresses.
         workers: String,
-        /// The time that they had.
+        /// The time that the workers had, in seconds.
         seconds: u64,
     },
 }

@@ -1,10 +1,10 @@
 //! Workers that reduce values together over TCP. Each is connected with each, owns an equal part of the values, sums it,
-//! and sends the mean of it to the others. So every number is summed in one place and in the order of the workers, the
+//! and sends its mean to the others. So every number is summed in one place and in the order of the workers, the
 //! result is the same in every bit on all of them, and each connection carries the least possible: 2/N of the values each
 //! way.
 //!
-//! When a worker is lost, all others end with an error that names it: each sees the closed connection itself, or hears of
-//! it from a worker that saw it first. There is no authentication: like TensorFlow's, a cluster needs a private network.
+//! When a worker is lost, all others end with an error that names it: each finds the closed connection itself, or receives the
+//! farewell of a worker that found it first. There is no authentication: like TensorFlow's, a cluster needs a private network.
 
 mod frame;
 mod join;
@@ -24,15 +24,15 @@ use std::time::{Duration, Instant};
 pub(super) struct Mesh {
     cluster: Cluster,
     peers: Vec<PeerConnection>,
-    /// Room for what each of the others sends, which is used again in every step.
+    /// Buffers for the values that each of the other workers sends, which are used again in every step.
     memory: Vec<Vec<f64>>,
-    /// How many reductions there have been.
+    /// The number of reductions so far.
     step: u64,
-    /// What the others are sent at the end.
+    /// The farewell that the other workers receive at the end.
     farewell: Farewell,
 }
 
-/// Half of a reduction.
+/// One of the two phases of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Each worker receives its part of all workers' values.
@@ -42,14 +42,14 @@ enum Phase {
 }
 
 impl Mesh {
-    /// Connects with all workers; each has `replicas` replicas.
+    /// Connects with all workers, each of which has `replicas` replicas.
     pub(super) fn join(cluster: &Cluster, replicas: usize) -> Result<Mesh, StrategyError> {
         let peers = join::join(cluster, replicas)?;
         let farewell = Farewell { culprit: cluster.index(), reason: "it has ended its part".to_owned() };
         Ok(Mesh { cluster: cluster.clone(), peers, memory: Vec::new(), step: 0, farewell })
     }
 
-    /// Makes values, which are the sum of those of this worker's replicas, the mean over the `count` replicas of all workers.
+    /// Replaces values, which are the sums over this worker's replicas, by the mean over the `count` replicas of all workers.
     /// After an error the mesh cannot be used any more.
     pub(super) fn mean<R: Reduce>(&mut self, values: &mut [R], count: usize) -> Result<(), StrategyError> {
         let reduced = self.reduce(values, count);
@@ -84,7 +84,7 @@ impl Mesh {
         self.exchange(head(self.step, Phase::Gather), &vec![own_mean; workers - 1], means)
     }
 
-    /// Sends bytes to each of the others, and fills `incoming` with those of each, in their order.
+    /// Sends bytes to each of the other workers, and fills `incoming` with the bytes of each, in the order of the workers.
     fn exchange(&mut self, head: Head, outgoing: &[&[u8]], mut incoming: Vec<&mut [u8]>) -> Result<(), StrategyError> {
         for ((peer, outgoing), incoming) in self.peers.iter_mut().zip(outgoing).zip(&incoming) {
             peer.begin(head, outgoing.len(), incoming.len());
@@ -109,7 +109,7 @@ impl Mesh {
         }
     }
 
-    /// Waits until a connection can continue.
+    /// Waits until a connection can send or receive.
     fn wait(&self, deadline: Instant) -> Result<(), StrategyError> {
         let left = deadline.saturating_duration_since(Instant::now());
         let mut waiting: Vec<_> = self.peers.iter().filter(|peer| !peer.is_done()).map(poll_entry).collect();
@@ -120,7 +120,7 @@ impl Mesh {
         }
     }
 
-    /// The error that names all workers that have not sent or received everything. One that hangs is always among them; the
+    /// The error that names all workers that have not sent or received everything. A worker that hangs is always among them; the
     /// others may be waiting for it.
     fn silent(&self) -> StrategyError {
         let missing = self.peers.iter().filter(|peer| !peer.is_done()).map(|peer| peer.worker);
@@ -144,7 +144,7 @@ fn poll_entry(peer: &PeerConnection) -> PollFd<'_> {
 }
 
 fn timespec(duration: Duration) -> Timespec {
-    // No timeout is longer than a year.
+    // The conversion cannot overflow, because no timeout is longer than a year.
     Timespec { tv_sec: duration.as_secs().cast_signed(), tv_nsec: duration.subsec_nanos().into() }
 }
 

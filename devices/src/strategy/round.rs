@@ -1,11 +1,11 @@
-//! Where the replicas of a process meet in every step: each contributes its values, and waits for the mean.
+//! The meeting point of the replicas of a process in every step: each contributes its values, and waits for the mean.
 
 use super::mesh::Mesh;
 use super::values::{Reduce, Values};
 use super::{Cluster, StrategyError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Steps of a fixed number of replicas, one after the other. The last replica of a step exchanges values with the other
+/// A series of steps of a fixed number of replicas. The last replica to arrive in a step exchanges values with the other
 /// processes.
 #[derive(Debug)]
 pub(super) struct Round<'a> {
@@ -17,15 +17,15 @@ pub(super) struct Round<'a> {
 
 #[derive(Debug)]
 struct State {
-    /// How many steps have ended.
+    /// The number of steps that have ended.
     number: u64,
-    /// What each replica has contributed to this step.
+    /// The values that each replica has contributed to this step.
     contributed: Vec<Option<Values>>,
     /// The result of the last step.
     result: Result<Arc<Values>, StrategyError>,
     /// Whether a replica has ended, so that no later step can complete.
     has_left: bool,
-    /// The other processes, from the first step on; or the error after which they cannot be used any more.
+    /// The connections with the other processes, from the first step on; or the error after which they cannot be used any more.
     mesh: Option<Result<Mesh, StrategyError>>,
 }
 
@@ -41,7 +41,7 @@ impl Round<'_> {
         Leaving { round: self }
     }
 
-    /// Replaces the values of the replica at a place in this process by the mean over all replicas of all processes.
+    /// Replaces the values of the replica with this index in this process by the mean over all replicas of all processes.
     pub(super) fn mean<R: Reduce>(&self, place: usize, values: &mut [R]) -> Result<(), StrategyError> {
         let mut state = self.lock();
         if self.count == 1 {
@@ -85,7 +85,7 @@ impl Round<'_> {
         Ok(values)
     }
 
-    /// Makes values, the sum of those of this process, the mean over the replicas of all processes, if there are others.
+    /// Replaces values, the sums over this process, by the mean over the replicas of all processes, if there are other processes.
     fn across<R: Reduce>(
         &self,
         mesh: &mut Option<Result<Mesh, StrategyError>>,
@@ -106,7 +106,7 @@ impl Round<'_> {
     }
 }
 
-/// Notes that a replica has ended, also when it panics.
+/// A guard that records on drop that a replica has ended, also after a panic.
 struct Leaving<'a> {
     round: &'a Round<'a>,
 }

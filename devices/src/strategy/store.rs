@@ -1,8 +1,8 @@
-//! Values by name that all workers of a cluster share. PJRT's plugins find the devices of other processes with it, and what
-//! else these must know of each other, such as the name of a communicator.
+//! Named values that all workers of a cluster share. PJRT's plugins use them to find the devices of other processes, and to exchange
+//! other data between processes, such as the name of a communicator.
 //!
-//! The first worker keeps the values, and the others ask it over TCP, with one connection for each request: a request that
-//! waits for a value holds up no other one. There is no authentication, as between the workers of a strategy.
+//! The first worker keeps the values. The others read and write them over TCP, with one connection for each request, so that a
+//! request that waits for a value blocks no other one. There is no authentication, as between the workers of a strategy.
 
 mod serve;
 mod shelf;
@@ -22,7 +22,7 @@ const VERSION: u32 = 1;
 /// The worker that keeps the values.
 const KEEPER: usize = 0;
 
-/// Values by name, which every worker of a cluster can store once and read. The first worker keeps them until it drops this.
+/// Named values, which every worker of a cluster can store once and read. The first worker keeps them until it drops this store.
 ///
 /// ```
 /// use ferrotune_devices::{Cluster, Store};
@@ -36,17 +36,17 @@ const KEEPER: usize = 0;
 #[derive(Debug)]
 pub struct Store {
     cluster: Cluster,
-    /// In the worker that keeps the values.
+    /// The server, in the worker that keeps the values.
     server: Option<Server>,
-    /// How often the workers have been asked whether they agree.
+    /// The number of agreements so far, see [`Store::agree`].
     agreements: AtomicU64,
 }
 
-/// Why a value cannot be stored or read. Workers are named by their number.
+/// The reason why a value cannot be stored or read. Workers are identified by their number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The value did not come in time.
+    /// The value was not stored in time.
     #[error(
         "worker {worker} has waited {:.1} s for the value of `{key}`, which no worker has stored; does one of them hang, or run \
          something else?", waited.as_secs_f64()
@@ -56,10 +56,10 @@ pub enum StoreError {
         worker: usize,
         /// The value's name.
         key: String,
-        /// How long it has waited.
+        /// The time that the worker has waited.
         waited: Duration,
     },
-    /// There is no value now.
+    /// The value is not stored now.
     #[error("worker {worker} finds no value of `{key}`")]
     Absent {
         /// The worker that asks.
@@ -67,7 +67,7 @@ pub enum StoreError {
         /// The value's name.
         key: String,
     },
-    /// A value is there already.
+    /// A value with this name is stored already.
     #[error(
         "worker {worker} cannot store `{key}`, which worker {by} has stored before; start all workers anew, together"
     )]
@@ -76,7 +76,7 @@ pub enum StoreError {
         worker: usize,
         /// The value's name.
         key: String,
-        /// The worker that has stored it.
+        /// The worker that has stored the other value.
         by: usize,
     },
     /// The worker that keeps the values does not answer.
@@ -93,19 +93,19 @@ pub enum StoreError {
         /// The system's reason.
         reason: String,
     },
-    /// Two workers do different things.
+    /// Two workers differ in something that must be the same.
     #[error("worker {worker} and worker {other} differ in {what}; all workers must do the same in the same order")]
     Differs {
         /// This worker.
         worker: usize,
-        /// The first one that differs from it.
+        /// The first worker that differs from this one.
         other: usize,
-        /// What differs.
+        /// A description of the difference.
         what: String,
     },
 }
 
-/// What a connection begins with, from both sides.
+/// The first message of a connection, from both sides.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Greeting {
     /// Version of the protocol of stores.
@@ -116,11 +116,11 @@ struct Greeting {
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Request {
-    /// This worker is there; the answer comes once all are.
+    /// The report that this worker has arrived; the answer comes once all workers have arrived.
     Arrive,
-    /// A value, for which the worker waits.
+    /// A request for a value, which the answer waits for.
     Get { key: Vec<u8>, wait_ms: u64 },
-    /// A value of so many bytes, which follow.
+    /// A request to store a value of so many bytes, which follow.
     Put { key: Vec<u8>, bytes: u64 },
 }
 
@@ -135,14 +135,14 @@ enum Answer {
     Taken {
         by: usize,
     },
-    /// A worker that did not arrive.
+    /// The number of a worker that did not arrive.
     Missing {
         worker: usize,
     },
 }
 
 impl Store {
-    /// Meets the other workers, and waits until all are there.
+    /// Opens the store together with the other workers, and waits until all have arrived.
     ///
     /// # Errors
     /// If this is the first worker and it cannot listen at its address, or another worker is missing or has another
@@ -179,30 +179,30 @@ impl Store {
         }
     }
 
-    /// The value with this name, once a worker has stored it. A time that no clock reaches is for ever.
+    /// The value with this name; waits until a worker has stored it. A time that no clock reaches is endless.
     ///
     /// # Errors
-    /// If none does within this time, or the first worker does not answer.
+    /// If no worker stores the value within this time, or the first worker does not answer.
     pub fn get(&self, key: &[u8], wait: Duration) -> Result<Vec<u8>, StoreError> {
         let begin = Instant::now();
         let late = || StoreError::Late { worker: self.cluster.index(), key: name(key), waited: begin.elapsed() };
         self.find(key, wait)?.ok_or_else(late)
     }
 
-    /// The value with this name, if it is there now.
+    /// The value with this name, if it is stored now.
     ///
     /// # Errors
-    /// If it is not, or the first worker does not answer.
+    /// If the value is not stored, or the first worker does not answer.
     pub fn get_now(&self, key: &[u8]) -> Result<Vec<u8>, StoreError> {
         let absent = || StoreError::Absent { worker: self.cluster.index(), key: name(key) };
         self.find(key, Duration::ZERO)?.ok_or_else(absent)
     }
 
-    /// Makes sure that all workers have the same next `thing`, such as a program, of which each gives what tells it from others. They
-    /// must all ask this equally often, in the same order.
+    /// Makes sure that all workers have the same next `thing`, such as a program. `own` identifies the thing of this worker. All workers
+    /// must call this equally often, in the same order.
     ///
     /// # Errors
-    /// If one has another thing, or says nothing until the cluster's time for a step is over.
+    /// If a worker has another thing, or does not call this before the cluster's timeout of a step.
     pub fn agree(&self, thing: &str, own: &[u8]) -> Result<(), StoreError> {
         let worker = self.cluster.index();
         let what = format!("{thing} {}", self.agreements.fetch_add(1, Ordering::Relaxed) + 1);
@@ -231,7 +231,7 @@ impl Store {
         }
     }
 
-    /// Says that this worker is there, and returns a worker that is not, if one is missing at the deadline.
+    /// Reports that this worker has arrived, and returns a worker that has not arrived at the deadline, if there is one.
     fn arrive(&self) -> Result<Option<usize>, StrategyError> {
         let limit = self.cluster.connect_timeout();
         if let Some(server) = &self.server {
@@ -261,7 +261,7 @@ impl Store {
         stranger.map_or(answer, |reason| Err(io::Error::other(reason)))
     }
 
-    /// Asks the worker that keeps the values. `stranger` becomes how that one differs from what this one expects.
+    /// Sends a request to the worker that keeps the values. Sets `stranger` to the difference between that worker and the expected one.
     fn ask_checked(
         &self,
         request: &Request,
@@ -296,7 +296,7 @@ impl Greeting {
         Greeting { ferrotune_store: VERSION, workers: cluster.workers().to_vec(), index: cluster.index() }
     }
 
-    /// How a worker that should be `worker` differs from what this one expects.
+    /// The difference between a worker that should be `worker` and what this worker expects; none if they agree.
     fn difference(&self, other: &Greeting, worker: usize) -> Option<String> {
         let is_same_version = other.ferrotune_store == self.ferrotune_store;
         wire::difference(is_same_version, &self.workers, (&other.workers, other.index), worker)

@@ -1,4 +1,4 @@
-//! The numbers that replicas reduce, in their own type.
+//! The numbers that replicas reduce, each in its own type.
 
 use super::StrategyError;
 
@@ -49,7 +49,7 @@ impl Reduce for f64 {
     }
 }
 
-/// Numbers of one of the two types.
+/// A list of numbers of one of the two types.
 #[derive(Clone, Debug, PartialEq)]
 #[doc(hidden)]
 pub enum Values {
@@ -58,17 +58,17 @@ pub enum Values {
 }
 
 impl Default for Values {
-    /// No numbers.
+    /// An empty list.
     fn default() -> Values {
         Values::F32(Vec::new())
     }
 }
 
 impl Values {
-    /// The sum of all, divided by `divisor`.
+    /// The sum of all lists, divided by `divisor`.
     ///
     /// # Errors
-    /// If one differs from the first in length or type.
+    /// If a list differs from the first one in length or type.
     pub(super) fn combined(mut all: Vec<Values>, divisor: f64) -> Result<Values, StrategyError> {
         if all.is_empty() {
             return Ok(Values::default());
@@ -91,14 +91,14 @@ fn add<R: Reduce>(first: &mut [R], others: &[Values], divisor: f64) -> Result<()
     Ok(())
 }
 
-/// How many sums are computed at a time, in the processor's nearest memory.
+/// The number of sums that are computed at a time, so that they stay in the processor's nearest cache.
 const BLOCK: usize = 1024;
 
-/// Makes values the sums of them and of all `others`, divided by `divisor`. It is computed in double precision and in an order
-/// that does not depend on which replica was first: the values come after so many others. All have the same length.
+/// Replaces values by their sums with all `others`, divided by `divisor`. The sums are computed in double precision and in an order
+/// that does not depend on which replica was first: `place` of the others come before the values. All have the same length.
 pub(super) fn set_mean<R: Reduce>(values: &mut [R], place: usize, others: &[&[R]], divisor: f64) {
     let (before, after) = others.split_at(place);
-    // The same in every bit for a power of two, and faster.
+    // For a power of two, a multiplication gives the same bits, and is faster.
     let factor = Some(divisor.recip()).filter(|_| divisor.log2().fract() == 0.0);
     let mut sums = [0.0; BLOCK];
     for (block, values) in values.chunks_mut(BLOCK).enumerate() {

@@ -1,4 +1,4 @@
-//! What all connections between workers begin with: an address that is listened at, a call, and messages of one JSON value.
+//! The common beginning of all connections between workers: an address to listen at, a call, and messages of one JSON value.
 
 use super::{Cluster, StrategyError};
 use serde::Serialize;
@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
-/// How long a host may take to accept a connection, and its peer to send a message.
+/// The time that a host has to accept a connection, and its peer to send a message.
 pub(super) const CALL_TIME: Duration = Duration::from_secs(2);
 /// The time between attempts to connect.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
@@ -31,15 +31,15 @@ pub(super) fn cannot_listen(cluster: &Cluster, error: &io::Error) -> StrategyErr
     StrategyError::Listen { worker, address: cluster.address(worker), reason: error.to_string() }
 }
 
-/// Whether a worker that is named by its host name listens only on the loopback network: on many systems their own name
+/// Whether a worker that is identified by its host name listens only on the loopback network: on many systems their own name
 /// resolves to 127.0.1.1.
 fn is_hidden(address: &str, listener: &TcpListener) -> bool {
     let is_intended = address.parse::<SocketAddr>().is_ok() || address.starts_with("localhost:");
     !is_intended && listener.local_addr().is_ok_and(|at| at.ip().is_loopback())
 }
 
-/// How a worker that should be `worker` differs from what this one expects: in its version, in the workers that it knows, or in
-/// which of them it is.
+/// The difference between a worker that should be `worker` and what this worker expects: in its version, in its list of workers, or
+/// in its index.
 pub(super) fn difference(
     is_same_version: bool,
     own: &[String],
@@ -57,7 +57,7 @@ pub(super) fn difference(
     }
 }
 
-/// Connects to the first of an address' hosts that answers.
+/// Connects to the first host of an address that answers.
 pub(super) fn connect(address: &str) -> io::Result<TcpStream> {
     let mut refused = io::Error::new(ErrorKind::NotFound, "its name is unknown");
     for host in address.to_socket_addrs()? {

@@ -1,4 +1,4 @@
-//! A TPU that is attached to this machine, by the PCI bus or its device nodes. The environment can add to these facts, but
+//! Detects a TPU that is attached to this machine, by the PCI bus or its device nodes. The environment can add to these facts, but
 //! not replace them.
 
 use super::{Generation, chips};
@@ -8,22 +8,22 @@ use crate::machine::{Machine, Tree, numbered};
 const GOOGLE: &str = "0x1ae0";
 const PCI: &str = "/sys/bus/pci/devices";
 
-/// Variables that hint at a TPU where they are not empty.
+/// Environment variables that suggest a TPU if they are not empty.
 const HINTS: [&str; 3] = ["TPU_ACCELERATOR_TYPE", HOSTNAMES, "COLAB_TPU_1VM"];
 
-/// The hosts of a slice, separated by commas.
+/// The environment variable with the hosts of a slice, separated by commas.
 const HOSTNAMES: &str = "TPU_WORKER_HOSTNAMES";
 
-/// Variables with the number of chips, which is wrong on some machines.
+/// Environment variables with the number of chips, which is wrong on some machines.
 const BOUNDS: [&str; 2] = ["TPU_CHIPS_PER_HOST_BOUNDS", "TPU_CHIPS_PER_PROCESS_BOUNDS"];
 
 pub(super) struct Attached {
     pub(super) generation: Option<Generation>,
-    /// None if no chip is attached.
+    /// The number of chips; none if no chip is attached.
     pub(super) chips: Option<usize>,
-    /// Where the chips were found.
+    /// The place where the chips were found.
     pub(super) source: Option<&'static str>,
-    /// Why there is none.
+    /// The reason why there is no TPU.
     pub(super) absence: String,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn find(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Findin
     let accel = tree.names("/dev").iter().filter(|name| numbered(name, "accel").is_some()).count();
     let vfio = tree.names("/dev/vfio").iter().filter(|name| numbered(name, "").is_some()).count();
     let hints: Vec<&str> = HINTS.into_iter().filter(|name| machine.variable(name).is_some()).collect();
-    // A vfio group may hold any device. Without a chip on the bus it needs a hint to be taken for a TPU.
+    // A vfio group may belong to any device. Without a chip on the bus, a hint must confirm that it is a TPU.
     let is_tpu_vfio = vfio > 0 && (!bus.chips.is_empty() || !hints.is_empty());
     report_nodes(&bus, accel, vfio, is_tpu_vfio, findings);
 
@@ -55,7 +55,7 @@ pub(super) fn find(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Findin
 }
 
 struct Bus {
-    /// The generation of each chip; never mixed in one machine.
+    /// The generation of each chip, which is the same for all chips of a machine.
     chips: Vec<Generation>,
     absence: String,
 }
@@ -127,7 +127,7 @@ fn report_nodes(bus: &Bus, accel: usize, vfio: usize, is_tpu_vfio: bool, finding
     }
 }
 
-/// Adds the hints to the findings, and returns the generation that they name.
+/// Adds the hints to the findings, and returns the generation that they give.
 fn report_hints(machine: &Machine, is_attached: bool, findings: &mut Vec<Finding>) -> Option<Generation> {
     for name in HINTS {
         if let Some(value) = machine.variable(name) {

@@ -1,16 +1,16 @@
-//! Asks Google Cloud's metadata server one question, with a deadline of one second.
+//! Asks Google Cloud's metadata server for the accelerator type, with a deadline of one second.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// The deadline for connecting, asking and reading together.
+/// The deadline for the connection, the request and the answer together.
 const TIMEOUT: Duration = Duration::from_secs(1);
 const LONGEST_ANSWER_BYTES: usize = 16 * 1024;
 
-/// The accelerator type with which the machine was created, such as `v5litepod-8`, or why it is unknown.
+/// The accelerator type with which the machine was created, such as `v5litepod-8`, or the reason why it is unknown.
 pub(super) fn accelerator_type(host: &str) -> Result<String, String> {
-    // To look up a name may take any time.
+    // The address is not looked up by name, which may take any time.
     let address = address(host).ok_or_else(|| format!("the metadata server's address {host} is no IP address"))?;
     let answer = ask(address).map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
@@ -40,7 +40,7 @@ fn ask(address: SocketAddr) -> std::io::Result<Vec<u8>> {
     let mut answer = Vec::new();
     let mut buffer = [0; 4096];
     loop {
-        // Set before each read: a server that sends single bytes must keep the deadline, too.
+        // The timeout is set before each read: the deadline also holds for a server that sends single bytes.
         stream.set_read_timeout(Some(remaining(deadline)?))?;
         let count = stream.read(&mut buffer)?;
         answer.extend_from_slice(&buffer[..count]);
@@ -55,7 +55,7 @@ fn remaining(deadline: Instant) -> std::io::Result<Duration> {
     if remaining.is_zero() { Err(std::io::ErrorKind::TimedOut.into()) } else { Ok(remaining) }
 }
 
-/// Accepts only an answer with Google's header: a proxy answers every question.
+/// Parses an answer, and accepts it only with Google's header, because a proxy answers every question.
 fn read_answer(answer: &[u8]) -> Result<String, String> {
     let text = String::from_utf8_lossy(answer);
     let (head, body) = text.split_once("\r\n\r\n").ok_or("the metadata server's answer is not HTTP")?;

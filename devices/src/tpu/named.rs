@@ -1,4 +1,4 @@
-//! A TPU that has been named: by `--tpu`, or by the variables that TensorFlow's resolver reads.
+//! Finds the name of a TPU in `--tpu`, or in the variables that TensorFlow's resolver reads.
 
 use crate::finding::{Finding, shown};
 use crate::machine::Machine;
@@ -6,11 +6,11 @@ use crate::machine::Machine;
 const VARIABLES: [&str; 3] = ["TPU_NAME", "KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_CONFIG"];
 
 pub(super) struct Named {
-    /// The name, and where it comes from.
+    /// The TPU's name, and the place where it was found.
     pub(super) name: Option<(String, String)>,
-    /// Why there is none.
+    /// The reason why there is no name.
     pub(super) absence: String,
-    /// The user asked for something that no machine can do.
+    /// Whether the user's request is invalid on every machine.
     pub(super) is_refused: bool,
 }
 
@@ -62,7 +62,7 @@ fn explicit(wanted: &str, findings: &mut Vec<Finding>) -> Named {
     Named { name: Some((shown(wanted), "--tpu".into())), absence: String::new(), is_refused: false }
 }
 
-/// The field of `TPU_CONFIG`, a JSON object, that TensorFlow reads.
+/// The TPU's name in `TPU_CONFIG`, a JSON object, in the field that TensorFlow reads.
 fn node_name(config: &str) -> Result<String, &'static str> {
     let config: serde_json::Value = serde_json::from_str(config).map_err(|_| "not JSON, so it names no TPU")?;
     match config.get("tpu_node_name").and_then(serde_json::Value::as_str) {

@@ -1,20 +1,20 @@
-//! What may keep an attached TPU from being opened: settings that do not fit the machine, and other processes. Known from
-//! Colab and Kaggle. Each suspect has its cure. None is proof: some versions of libtpu cope, so a TPU is tried all the same.
+//! Finds reasons why an attached TPU may fail to open: settings that do not fit the machine, and other processes. The reasons are
+//! known from Colab and Kaggle. Each has its cure. None is certain: some versions of libtpu work all the same, so the TPU is tried anyway.
 
 use super::chips;
 use crate::finding::Finding;
 use crate::machine::{Machine, Tree, numbered};
 
-/// How many chips libtpu is to expect, in each dimension. The second one counts those of each process.
+/// Variables with the number of chips that libtpu expects in each dimension; the second one is for each process.
 const BOUNDS: [&str; 2] = ["TPU_CHIPS_PER_HOST_BOUNDS", "TPU_CHIPS_PER_PROCESS_BOUNDS"];
 
-/// Lets a process load libtpu that another one has loaded.
+/// The variable that lets a process load libtpu while another process has loaded it.
 const MULTIPLE_LOAD: &str = "ALLOW_MULTIPLE_LIBTPU_LOAD";
 
-/// Keeps libtpu, and this crate, from asking the metadata server.
+/// The variable that keeps libtpu, and this crate, from asking the metadata server.
 pub(super) const SKIP_METADATA: &str = "TPU_SKIP_MDS_QUERY";
 
-/// What libtpu says when it cannot open a TPU, in lower case, and what to do.
+/// Parts of libtpu's messages when a TPU does not open, in lower case, each with its cure.
 const MESSAGES: [(&str, &str); 6] = [
     ("already in use by", "only one process can use a TPU; end the other one, or restart its notebook"),
     ("resource busy", "only one process can use a TPU; end the other one, or restart its notebook"),
@@ -24,13 +24,13 @@ const MESSAGES: [(&str, &str); 6] = [
     ("not permitted", "the device nodes are not yours; a container needs --privileged"),
 ];
 
-/// What to do about a message of libtpu, if that is known.
+/// The cure for a message of libtpu, if it is known.
 pub(crate) fn cure_of(message: &str) -> Option<&'static str> {
     let message = message.to_lowercase();
     MESSAGES.into_iter().find(|(words, _)| message.contains(words)).map(|(_, cure)| cure)
 }
 
-/// What may keep `count` attached chips from being opened, with its cure.
+/// Reasons why `count` attached chips may fail to open, each with its cure.
 pub(super) fn find(machine: &Machine, tree: &Tree<'_>, count: usize, findings: &mut Vec<Finding>) -> Vec<String> {
     let mut suspects: Vec<String> = BOUNDS.into_iter().filter_map(|name| wrong_bounds(machine, name, count)).collect();
     if let Some((process, node)) = holder(tree) {
@@ -51,7 +51,7 @@ pub(super) fn find(machine: &Machine, tree: &Tree<'_>, count: usize, findings: &
     suspects
 }
 
-/// Says that a variable stands for more or fewer chips than this machine has.
+/// The suspect for a variable with more or fewer chips than this machine has, if the variable is wrong.
 fn wrong_bounds(machine: &Machine, name: &str, count: usize) -> Option<String> {
     let value = machine.variable(name)?;
     let mut bounds = value.split(',').map(|bound| bound.trim().parse::<usize>().ok());
@@ -62,8 +62,8 @@ fn wrong_bounds(machine: &Machine, name: &str, count: usize) -> Option<String> {
     (!fits).then(|| format!("{name} is {value}, and this machine has {own}; start the kernel without it"))
 }
 
-/// Another process that has a TPU open, and the device node. The snapshots of this process have what it has open, and are
-/// no users of the TPU: they run the same program for the same parent.
+/// Another process that has a TPU open, and the device node. Snapshots of this process also have its open files, but they
+/// do not use the TPU; they are recognised as children of this process or of its parent.
 fn holder(tree: &Tree<'_>) -> Option<(String, String)> {
     let own = std::process::id().to_string();
     let parent = |process: &str| {

@@ -1,4 +1,4 @@
-//! Which device is chosen, and the texts of the choice and the findings.
+//! Tests of the choice of a device, and of the texts of the choice and the findings.
 
 use crate::{CPU_BUILD, Described};
 use expect_test::expect;
@@ -7,7 +7,7 @@ use ferrotune_devices::{Machine, Report, Support, connect, detect};
 const FULL_BUILD: Support = Support { cuda: true };
 const LIBTPU: &str = "usr/local/lib/python3.12/dist-packages/libtpu/libtpu.so";
 
-/// `device: reason`, or the error.
+/// The choice as `device: reason`, or the error.
 fn choice(report: &Report, support: Support, require: bool) -> String {
     match connect(report, support, require) {
         Ok(connection) => format!("{}: {}", connection.device, connection.reason),

@@ -1,4 +1,4 @@
-//! Cores, vector units and memory.
+//! Tests of the detection of cores, vector units and memory.
 
 use crate::Described;
 

@@ -1,4 +1,4 @@
-//! Machines with NVIDIA's driver.
+//! Tests of detection on machines with NVIDIA's driver.
 
 use crate::Described;
 use ferrotune_devices::CudaDevice;

@@ -1,4 +1,4 @@
-//! Detection over described machines: folders that stand for `/`, with an environment and a metadata server.
+//! Tests of detection over described machines: folders in the place of `/`, with an environment and a metadata server.
 
 mod choice;
 mod cpus;
@@ -24,7 +24,7 @@ struct Described {
 }
 
 impl Described {
-    /// Files with their text below the root, and variables.
+    /// A machine with these files below its root, with their texts, and these environment variables.
     fn new(files: &[(&str, &str)], variables: &[(&str, &str)]) -> Described {
         let folder = TempDir::new().expect("a temporary folder");
         let described = Described {
@@ -45,14 +45,14 @@ impl Described {
         std::fs::write(path, text).expect("a file");
     }
 
-    /// A link below the root to an absolute path, as the system shows what a process has open.
+    /// Makes a link below the root to an absolute path, in the form in which the system shows the open files of a process.
     fn link(&self, path: &str, target: &str) {
         let path = self.folder.path().join(path);
         std::fs::create_dir_all(path.parent().expect("inside the folder")).expect("folders");
         std::os::unix::fs::symlink(target, path).expect("a link");
     }
 
-    /// `count` PCI devices of Google's.
+    /// Adds `count` PCI devices of Google's.
     fn with_pci(self, device: &str, subsystem: &str, count: usize) -> Described {
         for index in 0..count {
             let folder = format!("sys/bus/pci/devices/0000:00:{:02x}.0", 4 + index);
@@ -63,7 +63,7 @@ impl Described {
         self
     }
 
-    /// Device nodes `prefix0`, `prefix1`, ….
+    /// Adds device nodes `prefix0`, `prefix1`, ….
     fn with_nodes(self, prefix: &str, count: usize) -> Described {
         (0..count).for_each(|index| self.write(&format!("{prefix}{index}"), ""));
         self
@@ -78,7 +78,7 @@ impl Described {
         detect(&self.machine, None)
     }
 
-    /// The table, the TPU and the choice, without the temporary folder's path.
+    /// The text of the table, the TPU and the choice, without the temporary folder's path.
     fn shown(&self, tpu: Option<&str>) -> String {
         let report = detect(&self.machine, tpu);
         let choice = connect(&report, CPU_BUILD, false).expect("there is a CPU");

@@ -1,4 +1,4 @@
-//! The metadata server with right and wrong answers and without one, over real sockets.
+//! Tests of the metadata server with right and wrong answers and without a server, over real sockets.
 
 use crate::Described;
 use ferrotune_devices::{Generation, Report};
@@ -67,7 +67,7 @@ fn a_server_that_trickles_costs_one_second() {
     let host = listener.local_addr().expect("an address").to_string();
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a client");
-        // With these pauses each read succeeds in time, and still the answer never ends.
+        // With these pauses each read succeeds in time, although the answer never ends.
         while stream.write_all(b"x").is_ok() {
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -81,7 +81,7 @@ fn a_server_that_trickles_costs_one_second() {
 
 #[test]
 fn the_server_is_asked_only_where_it_makes_sense() {
-    // A question to this host fails at once and adds a reason, so a missing reason shows that the server was not asked.
+    // A request to this host fails at once and adds a reason, so a missing reason shows that the server was not asked.
     let reason = |files: &[(&str, &str)], variables: &[(&str, &str)], host: &str| {
         Described::new(files, variables).with_metadata(host.into()).report().no_tpu
     };

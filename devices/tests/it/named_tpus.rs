@@ -1,4 +1,4 @@
-//! TPUs that the user or the environment names, and libtpu in the places where it is looked for.
+//! Tests of TPUs that the user or the environment names, and of the search for libtpu.
 
 use crate::Described;
 use crate::tpus::{COLAB_LIBTPU, KAGGLE_LIBTPU, check};

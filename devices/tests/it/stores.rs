@@ -1,4 +1,4 @@
-//! Values that the workers of a cluster share, on the loopback network.
+//! Tests of values that the workers of a cluster share, on the loopback network.
 
 use crate::workers::addresses;
 use ferrotune_devices::{Cluster, Store, StoreError, StrategyError};
@@ -12,10 +12,10 @@ fn cluster(addresses: &[String], index: usize, seconds: u64) -> Cluster {
     Cluster::new(addresses.iter().cloned(), index).expect("a cluster").with_timeouts(seconds, seconds)
 }
 
-/// Opens the store in so many workers, each in a thread, and lets each of them do something.
+/// Opens the store in so many workers, each in a thread, and calls `act` in each of them.
 fn each<T: Send>(count: u16, act: impl Fn(usize, &Store) -> T + Sync) -> Vec<T> {
     let (addresses, act) = (addresses(count), &act);
-    // A worker that ends first would take the values with it.
+    // The values are lost when the worker that keeps them ends, so all workers end together.
     let done = std::sync::Barrier::new(count.into());
     let (addresses, done) = (&addresses, &done);
     thread::scope(|threads| {

@@ -1,4 +1,4 @@
-//! Replicas that compute together.
+//! Tests of replicas that compute together in one process.
 
 use ferrotune_devices::probe::{Identity, OpenDevice, Opened};
 use ferrotune_devices::{Cluster, Precision, Replica, Strategy, StrategyError};
@@ -8,7 +8,7 @@ const FEATURES: usize = 5;
 const EXAMPLES: usize = 24;
 const STEPS: usize = 200;
 
-/// Linear regression by gradient descent on the examples of one replica; its weights after all steps.
+/// The weights after a linear regression by gradient descent on the examples of one replica.
 fn fit(replica: &Replica<'_>) -> Result<Vec<f32>, StrategyError> {
     let value = |example: usize, feature: usize| ((example * FEATURES + feature) as f32 * 0.7).sin();
     let target = |example: usize| (example as f32 * 1.3).cos();
@@ -119,7 +119,7 @@ fn a_tpu_is_described_by_its_cores() {
     let cluster = Cluster::new(["a:1", "b:2"], 1).expect("a place");
     let across = strategy.clone().across(cluster);
     assert_eq!((across.spread(), across.num_replicas_in_sync(), across.global_batch_size(128)), (Some(3), 6, 768));
-    // There is nothing to divide and nothing to average, so that no process waits for another one here.
+    // A plugin's cores divide and average nothing, so no process waits for another one here.
     let alone = across.scope(|replica| {
         let mut values = [1.0_f32, 2.0];
         replica.all_reduce_mean(&mut values).map(|()| (replica.index(), replica.count(), values))

@@ -1,4 +1,4 @@
-//! What keeps an attached TPU from opening on Colab and Kaggle, and what a user is told to do.
+//! Tests of the reasons why an attached TPU does not open on Colab and Kaggle, and of the advice to the user.
 
 use crate::Described;
 use crate::tpus::COLAB_LIBTPU;
@@ -19,7 +19,7 @@ fn hung() -> ProbeError {
     ProbeError::Hung { plugin: "/libtpu.so".into(), seconds: 120, words: String::new() }
 }
 
-/// Why the CPU is chosen, without what follows on CUDA.
+/// The reason why the CPU is chosen, without the part on CUDA.
 fn reason(mut report: Report, failure: &ProbeError) -> String {
     report.note_tpu_failure(failure);
     let connection = connect(&report, Support { cuda: false }, false).expect("there is a CPU");
@@ -84,7 +84,7 @@ fn settings_that_fit_are_no_suspects() {
     let skip = ("TPU_SKIP_MDS_QUERY", "1");
     assert_eq!(suspects(&[skip], 1), Vec::<String>::new());
     assert_eq!(suspects(&[skip, ("TPU_CHIPS_PER_HOST_BOUNDS", "2,2,1")], 4), Vec::<String>::new());
-    // A process may take a part of the chips.
+    // A process may use a part of the chips.
     assert_eq!(suspects(&[skip, ("TPU_CHIPS_PER_PROCESS_BOUNDS", "1,1,1")], 4), Vec::<String>::new());
     assert_eq!(suspects(&[skip, ("TPU_CHIPS_PER_PROCESS_BOUNDS", "2,2,1")], 1).len(), 1);
     assert_eq!(suspects(&[skip, ("TPU_CHIPS_PER_HOST_BOUNDS", "many")], 4).len(), 1);

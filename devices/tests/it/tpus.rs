@@ -1,4 +1,4 @@
-//! Machines with and without TPUs attached.
+//! Tests of detection on machines with and without attached TPUs.
 
 use crate::Described;
 use expect_test::{Expect, expect};

@@ -1,4 +1,4 @@
-//! Strategies over several processes, on the loopback network.
+//! Tests of strategies over several processes, on the loopback network.
 
 use ferrotune_devices::{Cluster, Replica, Strategy, StrategyError};
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,17 +9,17 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-/// Far more than a worker needs to end.
+/// A time that is far longer than a worker needs to end.
 const LONG: Duration = Duration::from_secs(30);
 const FOR_EVER: &str = "1000000000";
 
-/// The example that is one worker; cargo builds it with the tests.
+/// Path of the example `worker`, which cargo builds with the tests.
 fn program() -> PathBuf {
     let test = std::env::current_exe().expect("a path");
     test.parent().and_then(|folder| folder.parent()).expect("a folder").join("examples/worker")
 }
 
-/// Addresses on the loopback network that no other test uses, and no connection: those come from 127.0.0.1.
+/// Addresses on the loopback network that no other test uses, and no outgoing connection, which uses 127.0.0.1.
 pub(crate) fn addresses(count: u16) -> Vec<String> {
     static NEXT_PORT: AtomicU16 = AtomicU16::new(4000);
     let [_, high, middle, low] = std::process::id().to_be_bytes();
@@ -27,7 +27,7 @@ pub(crate) fn addresses(count: u16) -> Vec<String> {
     (first..first + count).map(|port| format!("127.{}.{middle}.{low}:{port}", 1 + high % 254)).collect()
 }
 
-/// A worker in a process of its own.
+/// A worker in a child process.
 struct Worker {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -52,7 +52,7 @@ impl Worker {
         line.trim_end().to_owned()
     }
 
-    /// Waits for the end of its first step.
+    /// Waits for the end of the worker's first step.
     fn begin(&mut self) {
         assert_eq!(self.line(), "begun");
     }
@@ -61,7 +61,7 @@ impl Worker {
         kill_process(Pid::from_child(&self.child), signal).expect("it is ours");
     }
 
-    /// The weights, once it has ended with success.
+    /// The worker's weights, once it has ended with success.
     fn weights(mut self) -> Vec<f64> {
         self.begin();
         let line = self.line();
@@ -70,7 +70,7 @@ impl Worker {
         line.split(' ').map(|bits| f64::from_bits(u64::from_str_radix(bits, 16).expect("bits"))).collect()
     }
 
-    /// Whether it ended with success, and its standard error.
+    /// Whether the worker ended with success, and its standard error.
     fn end(&mut self) -> (bool, String) {
         let mut words = String::new();
         self.child.stderr.take().expect("it is piped").read_to_string(&mut words).expect("text");
@@ -124,13 +124,13 @@ fn a_worker_that_hangs_ends_the_others_at_the_deadline_with_its_name() {
         let (success, words) = workers[index].end();
         assert!(!success);
         assert!(words.contains(&format!("worker 2 ({})", addresses[2])), "worker {index}: {words}");
-        // It has noticed so itself, or heard it from a worker that had waited longer.
+        // The worker has found the timeout itself, or received it from a worker that had waited longer.
         assert!(words.contains("did not reach this step within 2 s: "), "worker {index}: {words}");
     }
     assert!(started.elapsed() < LONG, "{:?}", started.elapsed());
 }
 
-/// The results of several workers, which are threads of this process, and connected over TCP all the same.
+/// The results of several workers, which are threads of this process but connected over TCP.
 fn together<T: Send>(strategies: &[Strategy], compute: impl Fn(&Strategy) -> T + Sync) -> Vec<T> {
     let compute = &compute;
     std::thread::scope(|threads| {
@@ -150,7 +150,7 @@ fn strategies(count: u16, devices: usize) -> Vec<Strategy> {
 
 #[test]
 fn many_values_are_reduced_as_threads_reduce_them() {
-    // More than a frame for each connection, and parts of different sizes.
+    // The values fill more than a frame for each connection, in parts of different sizes.
     let value = |replica: usize, index: usize| ((replica * 31 + index) as f64 * 0.37).sin();
     let reduce = |strategy: &Strategy| {
         strategy.scope(|replica| {
@@ -238,7 +238,7 @@ fn a_worker_that_does_not_come_is_named_at_the_deadline() {
     let cluster = Cluster::new(addresses.clone(), 1).expect("a place").with_timeouts(1, 1);
     let first = Strategy::on("cpu").across(cluster).scope(|replica| {
         let first = replica.all_reduce_mean(&mut [1.0_f32]);
-        // A cluster that has failed is not tried again.
+        // The replica does not try again to use a cluster that has failed.
         let started = Instant::now();
         assert_eq!(replica.all_reduce_mean(&mut [1.0_f32]), first);
         assert!(started.elapsed() < Duration::from_secs(1));

@@ -1,5 +1,5 @@
-//! `#[derive(Show)]`, which the prelude re-exports as `ferrotune::display::Show`. What it writes names the prelude, so that it
-//! works in cells and not in the crates of which the prelude is made.
+//! The macro `#[derive(Show)]`, which the prelude re-exports as `ferrotune::display::Show`. The generated code names the prelude, so
+//! it works in cells and not in the crates of which the prelude consists.
 
 use proc_macro::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
@@ -12,8 +12,8 @@ const NO_OPTION: &str = "the only option of a field is `#[show(skip)]`";
 
 /// Shows a struct as a table of its fields, and a vector of such structs as a table with a column for each field.
 ///
-/// The fields are `Debug`, as are the struct's type parameters. `#[show(skip)]` above a field leaves it out; such a field needs
-/// no `Debug`. A struct of which no field is shown is its name.
+/// The fields and the struct's type parameters must be `Debug`. `#[show(skip)]` above a field leaves it out; such a field
+/// need not be `Debug`. A struct without shown fields is shown as its name.
 ///
 /// ```ignore
 /// use ferrotune::display::Show;
@@ -45,7 +45,7 @@ fn implementation(mut input: DeriveInput) -> Result<impl ToTokens> {
         }
         let member = field.ident.clone().map_or_else(|| Member::Unnamed(Index::from(at)), Member::Named);
         names.push(member.to_token_stream().to_string().trim_start_matches("r#").to_owned());
-        // The compiler's errors about the field's type point at the field.
+        // Errors about the type of a field then point at the field.
         texts.push(quote_spanned! {field.ty.span()=> ::ferrotune::display::field_text(&self.#member)});
     }
     for parameter in input.generics.type_params_mut() {

@@ -1,4 +1,4 @@
-//! A progress bar as a widget, at most five updates a second. What a cell sets last arrives in any case: with the cell's end.
+//! A progress bar as a widget, with at most five updates a second. The cell's last value is always sent, at the latest at the cell's end.
 
 use super::{Widget, fallback};
 use crate::show::Handle;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Bars with a value that came too soon after the one before to be sent.
+/// The bars whose last value was not sent, because it came too soon after the previous one.
 static LATE: Mutex<Vec<Bar>> = Mutex::new(Vec::new());
 
-/// A progress bar in the front end. Copies of it are the same bar.
+/// A progress bar in the front end. Its copies are the same bar.
 #[derive(Clone, Debug)]
 pub struct Bar {
     label: String,
@@ -33,7 +33,7 @@ struct State {
 /// A progress bar that is full at `total`. To follow an iterator, see [`progress`](crate::progress()).
 ///
 /// # Errors
-/// A kernel that cannot be reached.
+/// If the kernel cannot be reached.
 ///
 /// ```
 /// let mut epochs = ferrotune_display::widget::bar("epochs", 3)?;
@@ -51,7 +51,7 @@ pub fn bar(label: &str, total: u64) -> io::Result<Bar> {
 }
 
 impl Bar {
-    /// Shows that so much is done; a bar that is full stays full.
+    /// Sets the progress. A bar that is full stays full.
     ///
     /// # Errors
     /// If the bar is closed, or the kernel cannot be reached.
@@ -76,7 +76,7 @@ impl Bar {
     /// Removes the bar from the front end.
     ///
     /// # Errors
-    /// If it is closed already.
+    /// If the bar is closed already.
     pub fn close(&self) -> io::Result<()> {
         let closed = self.state().widget.close();
         lock(&LATE).retain(|late| !Arc::ptr_eq(&late.state, &self.state));
@@ -102,10 +102,10 @@ impl Show for Bar {
     }
 }
 
-/// Sends what bars show by now and have not sent.
+/// Sends the values of bars that were not sent yet.
 ///
 /// # Errors
-/// That of the first bar that could not; the others have been sent nevertheless.
+/// The error of the first bar that failed; the other bars are sent nevertheless.
 pub(super) fn send_late() -> io::Result<()> {
     let late = std::mem::take(&mut *lock(&LATE));
     let send = |bar: Bar| {
@@ -113,7 +113,7 @@ pub(super) fn send_late() -> io::Result<()> {
         state.is_late = false;
         state.send().map_err(|error| io::Error::new(error.kind(), format!("the bar {:?}: {error}", bar.label)))
     };
-    // All of them, even if one fails.
+    // All bars are sent, even if one fails.
     let sent: Vec<io::Result<()>> = late.into_iter().map(send).collect();
     sent.into_iter().collect()
 }

@@ -1,21 +1,21 @@
-//! A button that a cell asks whether it was pressed.
+//! A button whose presses a cell can count.
 
 use super::{Widget, fallback};
 use crate::{Bundle, Show};
 use serde_json::json;
 use std::io;
 
-/// A button in the front end. Copies of it are the same button.
+/// A button in the front end. Its copies are the same button.
 #[derive(Clone, Debug)]
 pub struct Button {
     label: String,
     widget: Widget,
 }
 
-/// A button.
+/// Makes a button with this label.
 ///
 /// # Errors
-/// A kernel that cannot be reached.
+/// If the kernel cannot be reached.
 ///
 /// ```
 /// let stop = ferrotune_display::widget::button("Stop")?;
@@ -33,7 +33,7 @@ pub fn button(label: &str) -> io::Result<Button> {
 }
 
 impl Button {
-    /// How often it was pressed since the last call. It does not wait.
+    /// The number of presses since the last call. Does not wait.
     ///
     /// # Errors
     /// If the button is closed, or the kernel cannot be reached.

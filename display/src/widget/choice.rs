@@ -1,11 +1,11 @@
-//! A control that offers some words, of which one is chosen.
+//! A control with a list of words, one of which is chosen.
 
 use super::{Widget, fallback, invalid};
 use crate::{Bundle, Show};
 use serde_json::json;
 use std::io;
 
-/// A list in the front end of which the user chooses one word. Copies of it are the same list.
+/// A list in the front end from which the user chooses one word. Its copies are the same list.
 #[derive(Clone, Debug)]
 pub struct Dropdown {
     label: String,
@@ -13,10 +13,10 @@ pub struct Dropdown {
     widget: Widget,
 }
 
-/// A list of words of which one is chosen.
+/// Makes a list of words, one of which is chosen.
 ///
 /// # Errors
-/// No options at all, an option that is there twice, a value that is none of them; a kernel that cannot be reached.
+/// If there are no options, an option is repeated, or the value is not an option; or if the kernel cannot be reached.
 ///
 /// ```
 /// use ferrotune_display::widget;
@@ -38,10 +38,10 @@ pub fn dropdown(label: &str, options: &[impl AsRef<str>], value: &str) -> io::Re
 }
 
 impl Dropdown {
-    /// What the user or a cell has chosen last.
+    /// The last choice of the user or of a cell.
     ///
     /// # Errors
-    /// If the list is closed, or nothing is chosen.
+    /// If the list is closed, or if nothing is chosen.
     pub fn value(&self) -> io::Result<String> {
         let index = self.widget.get("index")?;
         let option = index.as_u64().and_then(|index| self.options.get(usize::try_from(index).ok()?));
@@ -52,7 +52,7 @@ impl Dropdown {
     /// Chooses another option, also in the front end.
     ///
     /// # Errors
-    /// A value that is none of the options; if the list is closed.
+    /// If the value is not an option, or if the list is closed.
     pub fn set(&mut self, value: &str) -> io::Result<()> {
         let index = index_of(&self.label, &self.options, value)?;
         self.widget.set("index", index)

@@ -1,7 +1,7 @@
 //! The widgets that variables of this process hold. The kernel closes others when their cells run again.
 //!
-//! It is the memory of the process that says so, and no message for each handle that is dropped: a snapshot has the list that
-//! belongs to its variables, and a handle that a crash takes along is in no list.
+//! The list is in the process' memory, and no message is sent for each dropped handle. So a snapshot has the list that
+//! belongs to its variables, and a handle that is lost in a crash is in no list.
 
 use crate::comm::Comm;
 use std::collections::BTreeSet;
@@ -10,11 +10,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 static HELD: Mutex<Held> = Mutex::new(Held { ids: BTreeSet::new(), is_used: false, reported: None });
 
 struct Held {
-    /// The ids of the comms.
+    /// The ids of the held widgets' comms.
     ids: BTreeSet<String>,
-    /// There has been a widget.
+    /// Whether a widget has existed.
     is_used: bool,
-    /// The process that has reported just these ids. A woken snapshot is another process: the kernel may know later ids.
+    /// The process that has reported exactly these ids. A woken snapshot is another process: the kernel may know later ids.
     reported: Option<u32>,
 }
 
@@ -33,14 +33,14 @@ pub(super) fn remove(ids: [&str; 3]) {
     held.reported = None;
 }
 
-/// Reports the widgets to the kernel, unless it knows them.
+/// Reports the held widgets to the kernel, unless the kernel knows them.
 pub(super) fn report() {
     let mut held = held();
     let own = Some(std::process::id());
     if !held.is_used || held.reported == own {
         return;
     }
-    // Where it fails, the next cell reports. Until then the kernel keeps widgets that it could close.
+    // If this fails, the next cell reports. Until then the kernel keeps widgets that it could close.
     if Comm::report_held(&held.ids).is_ok() {
         held.reported = own;
     }
@@ -58,7 +58,7 @@ mod tests {
     fn what_no_kernel_has_heard_of_is_reported_again() {
         let ids = ["layout", "style", "model"];
         add(ids);
-        // No kernel listens to a test.
+        // A test has no kernel.
         report();
         assert!(ids.iter().all(|id| held().ids.contains(*id)) && held().reported.is_none());
         held().reported = Some(std::process::id());

@@ -7,9 +7,9 @@ use std::fmt::Display;
 use std::io;
 use std::ops::RangeInclusive;
 
-/// What an [`Input`] holds: `i64`, `f64`, `bool` or `String`.
+/// The types of the value of an [`Input`]: `i64`, `f64`, `bool` or `String`.
 pub trait InputValue: Clone + Display + PartialOrd + Into<Value> {
-    /// The value that a front end has sent; none if it is of another type.
+    /// Converts a value from a front end; `None` if it has another type.
     fn of(value: &Value) -> Option<Self>;
 }
 
@@ -37,12 +37,12 @@ impl InputValue for String {
     }
 }
 
-/// A control in the front end whose value a cell reads and sets. Copies of it are the same control.
+/// A control in the front end whose value a cell reads and sets. Its copies are the same control.
 #[derive(Clone, Debug)]
 pub struct Input<T> {
     label: String,
     widget: Widget,
-    /// Of a slider.
+    /// The range of a slider; `None` for other controls.
     range: Option<RangeInclusive<T>>,
 }
 
@@ -53,10 +53,10 @@ impl<T: InputValue> Input<T> {
         Ok(Self { label: label.to_owned(), widget, range: None })
     }
 
-    /// The value that the user or a cell has set last.
+    /// The last value that the user or a cell has set.
     ///
     /// # Errors
-    /// If the control is closed, or its box holds no such value.
+    /// If the control is closed, or its box does not contain such a value.
     pub fn value(&self) -> io::Result<T> {
         let value = self.widget.get("value")?;
         T::of(&value).ok_or_else(|| invalid(format!("the control {:?} holds {value}; set another value", self.label)))
@@ -65,7 +65,7 @@ impl<T: InputValue> Input<T> {
     /// Sets the value, also in the front end.
     ///
     /// # Errors
-    /// A value outside of a slider's range, NaN or an infinite number; if the control is closed.
+    /// If the value is outside of a slider's range, NaN or infinite, or if the control is closed.
     pub fn set(&mut self, value: T) -> io::Result<()> {
         if let Some(range) = &self.range {
             check(&self.label, range, &value)?;
@@ -83,10 +83,10 @@ impl<T: InputValue> Show for Input<T> {
     }
 }
 
-/// A slider for whole numbers.
+/// Makes a slider for whole numbers.
 ///
 /// # Errors
-/// A value outside of the range; a kernel that cannot be reached.
+/// If the value is outside of the range, or if the kernel cannot be reached.
 ///
 /// ```
 /// use ferrotune_display::widget;
@@ -102,10 +102,10 @@ pub fn int_slider(label: &str, range: RangeInclusive<i64>, value: i64) -> io::Re
     Ok(Input { range: Some(range), ..Input::open("IntSlider", "SliderStyle", label, state)? })
 }
 
-/// A slider for numbers, with a hundred steps.
+/// Makes a slider for numbers, with a hundred steps.
 ///
 /// # Errors
-/// Those of [`int_slider`]; a range that has no end.
+/// The errors of [`int_slider`], and an error if the range is infinite.
 pub fn float_slider(label: &str, range: RangeInclusive<f64>, value: f64) -> io::Result<Input<f64>> {
     check(label, &range, &value)?;
     let (start, end) = (finite(label, range.start())?, finite(label, range.end())?);
@@ -115,34 +115,34 @@ pub fn float_slider(label: &str, range: RangeInclusive<f64>, value: f64) -> io::
     Ok(Input { range: Some(range), ..Input::open("FloatSlider", "SliderStyle", label, state)? })
 }
 
-/// A box for a whole number.
+/// Makes a box for a whole number.
 ///
 /// # Errors
-/// A kernel that cannot be reached.
+/// If the kernel cannot be reached.
 pub fn int_box(label: &str, value: i64) -> io::Result<Input<i64>> {
     Input::open("IntText", "DescriptionStyle", label, json!({"value": value, "step": 1}))
 }
 
-/// A box for a number.
+/// Makes a box for a number.
 ///
 /// # Errors
-/// NaN or an infinite number; a kernel that cannot be reached.
+/// If the value is NaN or infinite, or if the kernel cannot be reached.
 pub fn float_box(label: &str, value: f64) -> io::Result<Input<f64>> {
     Input::open("FloatText", "DescriptionStyle", label, json!({"value": finite(label, &value)?}))
 }
 
-/// A box for a line of text.
+/// Makes a box for a line of text.
 ///
 /// # Errors
-/// A kernel that cannot be reached.
+/// If the kernel cannot be reached.
 pub fn text_box(label: &str, value: &str) -> io::Result<Input<String>> {
     Input::open("Text", "TextStyle", label, json!({"value": value}))
 }
 
-/// A checkbox.
+/// Makes a checkbox.
 ///
 /// # Errors
-/// A kernel that cannot be reached.
+/// If the kernel cannot be reached.
 pub fn checkbox(label: &str, value: bool) -> io::Result<Input<bool>> {
     Input::open("Checkbox", "CheckboxStyle", label, json!({"value": value, "indent": false}))
 }
@@ -155,7 +155,7 @@ fn check<T: PartialOrd + Display>(label: &str, range: &RangeInclusive<T>, value:
     Err(invalid(format!("the slider {label:?} goes from {start} to {end}, but its value is {value}")))
 }
 
-/// The value as JSON, which has neither NaN nor infinite numbers.
+/// The value as JSON. Fails for NaN and infinite numbers, which JSON does not have.
 fn finite<T: InputValue>(label: &str, value: &T) -> io::Result<Value> {
     let json: Value = value.clone().into();
     if json.is_null() {

@@ -1,18 +1,18 @@
-//! The states with which ipywidgets' models are opened, and the bundle that shows one. No IO: cells and the kernel share them.
+//! The initial states of ipywidgets' models, and the bundle that shows a model. No IO: cells and the kernel share this module.
 
 use crate::Bundle;
 use serde_json::{Map, Value, json};
 
 /// The target of widgets' comms.
 pub const TARGET: &str = "jupyter.widget";
-/// The comm on which a cell process reports the ids of the widgets that its variables hold, as `{"held": [id, …]}`. The kernel keeps
-/// it, no front end knows it.
+/// The id of the comm on which a cell process reports the ids of the widgets that its variables hold, as `{"held": [id, …]}`. The
+/// kernel keeps this comm, and no front end knows it.
 pub const HOLDER: &str = "ferrotune.widget.holder";
-/// The version of the protocol of Jupyter widgets, which the metadata of a `comm_open` holds.
+/// The version of the protocol of Jupyter widgets, which the metadata of a `comm_open` contain.
 pub const PROTOCOL: &str = "2.1.0";
 /// The version of ipywidgets' models of layouts and of controls.
 const MODELS: &str = "2.0.0";
-/// The letters for which ipywidgets has room, and the width of a control without its label.
+/// The number of letters for which ipywidgets has room in a label, and the width of a control without its label.
 const SHORT_LABEL: usize = 10;
 const BESIDE_LABEL_PX: u32 = 220;
 const BASE: &str = "@jupyter-widgets/base";
@@ -23,8 +23,8 @@ pub fn layout() -> Map<String, Value> {
     model(BASE, "Layout", BASE, "LayoutView")
 }
 
-/// The state of the layout of a control with this label. A label that is longer than those for which ipywidgets has room makes its
-/// control wider, and takes nothing from what is beside it.
+/// The state of the layout of a control with this label. If the label is longer than ipywidgets' room for it, the control is
+/// wider, so that the label takes no width from the rest of the control.
 pub fn layout_of(control: &str, label: &str) -> Map<String, Value> {
     let mut state = layout();
     let letters = label.chars().count();
@@ -42,14 +42,14 @@ pub fn layout_of(control: &str, label: &str) -> Map<String, Value> {
 /// cuts labels of more than 80 pixels.
 pub fn style(name: &str) -> Map<String, Value> {
     let mut state = model(CONTROLS, name, BASE, "StyleView");
-    // The label of a button is within it.
+    // The label of a button is inside the button.
     if name != "ButtonStyle" {
         state.insert("description_width".to_owned(), json!("initial"));
     }
     state
 }
 
-/// The state of a control, such as `IntSlider`, with the ids of its layout and style and with values of its own.
+/// The state of a control, such as `IntSlider`, with the ids of its layout and style and with its own values.
 pub fn control(name: &str, layout: &str, style: &str, own: &Map<String, Value>) -> Map<String, Value> {
     let mut state = model(CONTROLS, name, CONTROLS, &format!("{}View", view_of(name)));
     for (part, id) in [("layout", layout), ("style", style)] {
@@ -59,7 +59,7 @@ pub fn control(name: &str, layout: &str, style: &str, own: &Map<String, Value>) 
     state
 }
 
-/// The view of a control, which for some is not called as the control.
+/// The name of a control's view, which differs from the control's name for some controls.
 fn view_of(control: &str) -> &str {
     match control {
         "IntProgress" | "FloatProgress" => "Progress",
@@ -88,7 +88,7 @@ pub fn opening(state: &Map<String, Value>) -> Value {
     json!({"state": state, "buffer_paths": []})
 }
 
-/// A bundle that also shows the widget with this id, where the front end has widgets.
+/// A bundle that also shows the widget with this id, if the front end has widgets.
 pub fn view(id: &str, fallback: Bundle) -> Bundle {
     let view = json!({"model_id": id, "version_major": 2, "version_minor": 0});
     fallback.with("application/vnd.jupyter.widget-view+json", view)

@@ -1,5 +1,5 @@
-//! The cell supervisor, as the engine sees it: a child process that answers requests over the link. The process ends with
-//! this value.
+//! The engine's handle of the cell supervisor, a child process that answers requests over the link. Dropping the handle ends the
+//! process.
 
 use super::link::CellLink;
 use crate::cell_supervisor;
@@ -17,7 +17,7 @@ pub(super) struct CellSupervisor {
     child: Child,
 }
 
-/// The program of the supervisor of cells that are linked with these libraries. It connects to the kernel at the socket.
+/// The command line of a cell supervisor whose cells are linked with these libraries. The supervisor connects to the kernel's socket.
 pub(super) fn program(libraries: &[PathBuf; 2], socket: &Path) -> Command {
     let mut program = Command::new(OWN_PROGRAM);
     program.arg("cell-supervisor").args(libraries).env(cell_supervisor::KERNEL_VARIABLE, socket);
@@ -40,7 +40,7 @@ impl CellSupervisor {
         Ok(Self { program, link: link.clone(), child })
     }
 
-    /// Starts the program again if its process has ended, and returns how it ended.
+    /// Starts the program again if its process has ended, and returns the exit status of the ended process.
     pub(super) fn restart_if_ended(&mut self) -> Result<Option<ExitStatus>> {
         let Ok(Some(status)) = self.child.try_wait() else { return Ok(None) };
         self.child = launch(&mut self.program, &self.link)?;

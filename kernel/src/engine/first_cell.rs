@@ -1,5 +1,5 @@
-//! The cells before the engine is there: the first one that needs Rust installs the toolchain where the machine has none. The
-//! magics that need none answer before that, and a cell whose installation fails leaves the next one to try again.
+//! The cells before the engine runs. The first cell that needs Rust installs the toolchain on a machine that has none. Magics that
+//! need no Rust are answered before the installation. If an installation fails, the next cell tries to install again.
 
 use super::handlers::magics::help;
 use super::link::CellLink;
@@ -13,8 +13,8 @@ use ferrotune_display::Bundle;
 use ferrotune_magics::{Action, Step};
 use std::sync::mpsc::Receiver;
 
-/// Waits for a cell that needs Rust and has a toolchain, and returns it with its outputs attached to the link. None when the
-/// kernel ends.
+/// Waits for a cell that needs Rust, installs a missing toolchain, and returns the cell with its outputs attached to the link. None
+/// when the kernel ends.
 pub(super) fn wait(interrupts: &Interrupts, link: &CellLink, work: &Receiver<Work>) -> Option<Work> {
     for work in work {
         let Work::Execute { cell, outputs } = &work;
@@ -28,7 +28,7 @@ pub(super) fn wait(interrupts: &Interrupts, link: &CellLink, work: &Receiver<Wor
 }
 
 enum Begun {
-    /// Its toolchain is there.
+    /// The cell needs the engine, and the toolchain is installed.
     NeedsEngine,
     Ended(Result<(), Failure>),
 }
@@ -49,7 +49,7 @@ fn begin(interrupts: &Interrupts, link: &CellLink, cell: &Cell) -> Begun {
     }
 }
 
-/// Answers a cell that has nothing but blanks, comments and magics about magics, and says whether it has done so.
+/// Answers a cell that has only blanks, comments and magics about magics. Returns whether the cell is such a cell.
 fn answer(link: &CellLink, code: &str) -> Result<bool, Failure> {
     let steps = steps(code)?;
     let needs_nothing = |step: &Step| matches!(step, Step::Action(Action::Lsmagic { .. } | Action::Help { .. }));
@@ -72,7 +72,7 @@ fn answer(link: &CellLink, code: &str) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Does what `ferrotune setup` does if there is no toolchain, and shows that in one changing line.
+/// Installs the toolchain, as `ferrotune setup` does, if there is none. Shows the progress in one changing line.
 fn ensure_toolchain(interrupts: &Interrupts, link: &CellLink) -> anyhow::Result<()> {
     if shipped::installed_toolchain()?.is_some() {
         return Ok(());

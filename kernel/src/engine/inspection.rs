@@ -1,5 +1,5 @@
-//! Completion and documentation, on a thread of their own: a cell that runs does not keep them waiting. The engine says what is
-//! known after each cell.
+//! Completion and documentation, on a thread of their own: a running cell does not delay them. After each cell the engine sends this
+//! thread its knowledge of the notebook.
 
 mod analysed;
 mod callee;
@@ -20,7 +20,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use tokio::sync::oneshot;
 
-/// The way to the thread that answers questions.
+/// The sender to the thread that answers questions.
 #[derive(Clone)]
 pub(crate) struct Inspector(Sender<Message>);
 
@@ -31,7 +31,7 @@ enum Message {
 }
 
 impl Inspector {
-    /// Starts the thread. It ends with the last copy of this.
+    /// Starts the thread. The thread ends when the last copy of its `Inspector` is dropped.
     pub(crate) fn start() -> Self {
         let (sender, messages) = mpsc::channel();
         let thread = thread::Builder::new().name("inspector".into()).stack_size(STACK_BYTES);
@@ -41,17 +41,17 @@ impl Inspector {
         Self(sender)
     }
 
-    /// Answers a question as soon as something is known.
+    /// Answers a question as soon as the thread has enough knowledge of the notebook.
     pub(crate) fn ask(&self, question: Question) {
         self.send(Message::Ask(question));
     }
 
-    /// What is known from now on.
+    /// Replaces the thread's knowledge of the notebook.
     pub(super) fn learn(&self, knowledge: Knowledge) {
         self.send(Message::Learn(Box::new(knowledge)));
     }
 
-    /// Which studies magics are about from now on.
+    /// Replaces the thread's current studies, which magics without a study's name use.
     pub(super) fn stand(&self, standing: Standing) {
         self.send(Message::Stand(standing));
     }
@@ -81,7 +81,7 @@ fn answer_all(messages: &Receiver<Message>) {
     }
 }
 
-/// Answers a question, or returns one that has to wait. A panic of rust-analyzer leaves only this question without an answer.
+/// Answers a question, or returns a question that has to wait. A panic of rust-analyzer leaves only this question without an answer.
 fn answer(known: &Knowledge, question: Question) -> Option<Question> {
     let answered = panic::catch_unwind(AssertUnwindSafe(|| match question {
         Question::Complete { code, cursor, reply } => match known.complete(&code, cursor) {

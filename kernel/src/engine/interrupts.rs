@@ -1,4 +1,4 @@
-//! Interrupts: the user's interrupt stops the running search or cell. The server's threads share this with the engine's.
+//! The user's interrupt, which stops the running search or cell. The server's threads and the engine's thread share this state.
 
 use super::link::CellLink;
 use crate::execution::Cell;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the end of the kernel waits for the end of a shell command, which is killed before.
+/// How long a kernel that ends waits for a shell command to end. A shell command that ignores the interrupt is killed before that.
 const SHELL_END: Duration = Duration::from_millis(1800);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -22,30 +22,30 @@ struct State {
     link: Option<CellLink>,
     /// Process id of the supervisor of the search that runs.
     search: Option<u32>,
-    /// When the user interrupted last while no cell ran.
+    /// The time of the user's last interrupt while no cell ran.
     last: Option<Instant>,
-    /// When the user interrupted last while a cell of this shell ran. That stops no cell that waits in another shell.
+    /// The time of the user's last interrupt while a cell of this shell ran. That interrupt stops no cell that waits in another shell.
     last_of_shell: BTreeMap<Option<String>, Instant>,
     /// The cell that runs.
     cell: Option<Running>,
-    /// A shell command runs.
+    /// Whether a shell command runs.
     runs_shell: bool,
 }
 
-/// When a cell was sent, and the subshell that it was sent to.
+/// The running cell: the time when it was sent, and the subshell to which it was sent.
 struct Running {
     sent_at: Instant,
     subshell: Option<String>,
 }
 
 impl State {
-    /// When the user interrupted last the cells of this shell.
+    /// The time of the user's last interrupt of this shell's cells.
     fn last_of(&self, subshell: &Option<String>) -> Option<Instant> {
         self.last.max(self.last_of_shell.get(subshell).copied())
     }
 }
 
-/// A cell that runs. It ends when this is dropped.
+/// A guard for the running cell. Dropping the guard marks the end of the cell.
 pub(super) struct RunningCell(Interrupts);
 
 impl Drop for RunningCell {
@@ -54,7 +54,7 @@ impl Drop for RunningCell {
     }
 }
 
-/// A shell command that runs. It has ended when this is dropped.
+/// A guard for the running shell command. Dropping the guard marks the end of the command.
 pub(super) struct RunningShell(Interrupts);
 
 impl Drop for RunningShell {
@@ -64,7 +64,7 @@ impl Drop for RunningShell {
 }
 
 impl Interrupts {
-    /// The kernel ends: asks what runs to stop, and waits for a shell command, since the kernel kills one that does not.
+    /// Interrupts the running search or cell at the end of the kernel, and waits until a shell command has ended or has been killed.
     pub(crate) fn end(&self) {
         let at = Instant::now();
         self.interrupt(at);
@@ -73,13 +73,13 @@ impl Interrupts {
         }
     }
 
-    /// A shell command begins.
+    /// Marks the start of a shell command.
     pub(super) fn begin_shell(&self) -> RunningShell {
         self.lock().runs_shell = true;
         RunningShell(self.clone())
     }
 
-    /// Asks the running search to stop, or else the running cell, unless it was sent after this moment. Says whether one was asked.
+    /// Asks the running search, or else the running cell, to stop, unless the cell was sent after `at`. Returns whether this was asked.
     pub(crate) fn interrupt(&self, at: Instant) -> bool {
         let (link, search) = {
             let mut state = self.lock();
@@ -102,7 +102,7 @@ impl Interrupts {
         true
     }
 
-    /// Asks once more what runs now, if it was asked before.
+    /// Interrupts the running search or cell once more, if the user has interrupted its shell before.
     pub(super) fn repeat(&self) {
         let last = {
             let state = self.lock();
@@ -113,7 +113,7 @@ impl Interrupts {
         }
     }
 
-    /// A cell begins; none if the user has interrupted its shell since it was sent.
+    /// Marks the start of a cell. None if the user has interrupted the cell's shell since the cell was sent.
     pub(super) fn begin_cell(&self, cell: &Cell) -> Option<RunningCell> {
         let mut state = self.lock();
         if state.last_of(&cell.subshell).is_some_and(|last| last >= cell.sent_at) {
@@ -130,7 +130,7 @@ impl Interrupts {
         cell.is_some_and(|cell| state.last_of(&cell.subshell).is_some_and(|last| last >= cell.sent_at))
     }
 
-    /// From now on interrupts reach the cells of this link.
+    /// Directs interrupts to the cells of this link.
     pub(super) fn set_link(&self, link: CellLink) {
         self.lock().link = Some(link);
     }

@@ -1,4 +1,4 @@
-//! The kernel's end of the link: orders to cell supervisors and compilers, and what their frames tell of the running cell.
+//! The kernel's end of the link, which sends orders to cell supervisors and compilers and reads the frames about the running cell.
 
 mod limit;
 mod reader;
@@ -28,40 +28,40 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a supervisor may take to start.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the last frame on a process that has died may take to arrive.
+/// How long the last frame about a dead process may take to arrive.
 const LAST_FRAME_TIMEOUT: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// What is known of a cell, beside its outputs.
+/// The outcome of a cell, without its outputs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CellOutcome {
     /// The last panic on the cell's thread: its message and location.
     panic: Option<(String, Option<String>)>,
     /// The panic that ended the cell.
     pub(super) panicked: Option<(String, Option<String>)>,
-    /// Through which places the panic came, each as `file:line:column`.
+    /// The places on the stack of the panic, each as `file:line:column`.
     pub(super) backtrace: Vec<String>,
     /// The error that ended the cell, and the location of its `?`.
     pub(super) failed: Option<(String, Option<String>)>,
-    /// How the process ended, if the variables went with it.
+    /// How the process ended, if the variables were lost with the process.
     pub(super) died: Option<CellEnding>,
-    /// How the process ended, if its snapshot has taken its place, and the names of the threads that were not copied.
+    /// How the process ended, if its snapshot has replaced it, and the names of the threads that the snapshot lacks.
     pub(super) restored: Option<(CellEnding, Vec<String>)>,
-    /// The user has interrupted the cell.
+    /// Whether the user has interrupted the cell.
     pub(super) interrupted: bool,
-    /// The cell was stopped before it ran.
+    /// Whether the cell was stopped before it ran.
     pub(super) cancelled: bool,
-    /// The cell was not run, because the types of these variables have been defined anew.
+    /// The variables whose types have been redefined. If there are such variables, the cell was not run.
     changed: Vec<String>,
-    /// What the compiler warned of when it compiled last, as rustc's JSON.
+    /// The warnings of the last compilation, as rustc's JSON.
     warnings: Vec<Value>,
     /// The trace of a cell under `%%profile`.
     pub(super) profile: Option<String>,
-    /// Whether the connected device's profile is in its file, of a cell under `%%profile --tensorboard`, or why not.
+    /// For a cell under `%%profile --tensorboard`: that the device's profile has been written to its file, or why it has not.
     pub(super) device_profile: Option<Result<(), String>>,
     /// The samples of each run of a cell under `%%profile --flame`, as JSON.
     pub(super) samples: Vec<String>,
-    /// Why a run has no samples.
+    /// The reason why a run under `%%profile --flame` has no samples.
     pub(super) unsampled: Option<String>,
 }
 
@@ -77,10 +77,10 @@ pub(super) struct TuneRequest {
     pub(super) items: Vec<ItemLines>,
 }
 
-/// Begins a search and returns the answer for the cell.
+/// A function that begins a search and returns the answer for the cell.
 type Tuner = Box<dyn Fn(TuneRequest) -> Answer + Send>;
 
-/// A connection that takes orders.
+/// A connection to a process that accepts orders.
 type Peer = Arc<Mutex<UnixStream>>;
 
 #[derive(Default)]
@@ -88,19 +88,19 @@ struct State {
     outputs: Option<UnboundedSender<Output>>,
     allow_stdin: bool,
     outcome: CellOutcome,
-    /// Whether a cell has failed for the reason in `outcome.died`.
+    /// Whether a cell has already failed for the reason in `outcome.died`.
     died_was_told: bool,
     /// Whether the user knows that cells run without a snapshot.
     unguarded_was_told: bool,
-    /// The cell supervisor.
+    /// The connection to the cell supervisor.
     connection: Option<(u64, Peer)>,
-    /// The processes that compile the cell.
+    /// The connections to the processes that compile the cell.
     compilers: Vec<(u64, Peer)>,
-    /// Whether the user's own code is compiled, which an interrupt may stop.
+    /// Whether the code that is compiled is the user's, which an interrupt may stop.
     compiles_for_user: bool,
     connections: u64,
     requests: u64,
-    /// Where the reply to each request goes.
+    /// The sender for the reply to each request, by the number of the request.
     replies: HashMap<u64, mpsc::Sender<SupervisorReply>>,
     tuner: Option<Tuner>,
     surroundings: Surroundings,
@@ -108,7 +108,7 @@ struct State {
     places: Places,
 }
 
-/// Shared by the engine's thread and the threads that read from supervisors.
+/// The state of the link, shared by the engine's thread and the threads that read from supervisors.
 #[derive(Clone, Default)]
 pub(super) struct CellLink {
     state: Arc<Mutex<State>>,
@@ -132,7 +132,7 @@ impl CellLink {
         Ok(link)
     }
 
-    /// Outputs belong to this cell from now on. It can be undone under its number, if it has one.
+    /// Begins a cell, to which all further outputs belong. The cell can be undone under its number, if it has one.
     pub(super) fn begin_cell(&self, cell: Option<u64>, outputs: UnboundedSender<Output>, allow_stdin: bool) {
         {
             let mut state = self.lock();
@@ -147,12 +147,12 @@ impl CellLink {
         self.order(&SupervisorOrder::Begin { cell });
     }
 
-    /// What runs next can be undone under this number, or not at all.
+    /// Sets the number under which the next run can be undone. Without a number, the next run cannot be undone.
     pub(super) fn begin(&self, cell: Option<u64>) {
         self.order(&SupervisorOrder::Begin { cell });
     }
 
-    /// The supervisor has ended, or will end at once.
+    /// Forgets the connection of a supervisor that has ended or is about to end.
     pub(super) fn forget_supervisor(&self) {
         self.lock().connection = None;
     }
@@ -169,17 +169,17 @@ impl CellLink {
         Ok(())
     }
 
-    /// Rust of the running cell is about to run: the user's lines, and the same lines as evcxr gets them.
+    /// Records lines of the running cell before they run: the user's lines, and the prepared lines for evcxr.
     pub(super) fn will_run(&self, number: Option<u32>, cell: &str, prepared: &str) {
         self.lock().places.add(number, cell, prepared);
     }
 
-    /// A location, `file:line:column`, as users read it; none in generated lines.
+    /// A location, `file:line:column`, as text for users; none for a location in generated lines.
     pub(super) fn place(&self, location: &str) -> Option<String> {
         self.lock().places.text(location)
     }
 
-    /// Those of some locations that are in lines of the notebook's cells.
+    /// The given locations that are in lines of the notebook's cells.
     pub(super) fn places(&self, locations: &[String]) -> Vec<Found> {
         let mut state = self.lock();
         let mut places: Vec<Found> = locations.iter().filter_map(|location| state.places.find(location)).collect();
@@ -191,13 +191,13 @@ impl CellLink {
         self.lock().tuner = tuner;
     }
 
-    /// Waits until the front end has everything that the cell process has written, and returns what is known of the cell.
+    /// Waits until the front end has all output of the cell process, and returns the cell's outcome.
     pub(super) fn sync(&self) -> CellOutcome {
         self.request(SupervisorRequest::Sync);
         self.lock().outcome.clone()
     }
 
-    /// Sends the supervisor a request, and waits for its reply; none where there is no supervisor.
+    /// Sends the supervisor a request, and waits for the reply; none if there is no supervisor or it does not reply in time.
     pub(super) fn request(&self, request: SupervisorRequest) -> Option<SupervisorReply> {
         let (sender, receiver) = mpsc::channel();
         let number = {
@@ -219,7 +219,7 @@ impl CellLink {
         reply.ok()
     }
 
-    /// Waits until the supervisor has told how its process ended, and returns what is known of the cell.
+    /// Waits until the supervisor has reported how the cell process ended, and returns the cell's outcome.
     pub(super) fn outcome_of_death(&self) -> CellOutcome {
         let deadline = Instant::now() + LAST_FRAME_TIMEOUT;
         loop {
@@ -233,13 +233,13 @@ impl CellLink {
         }
     }
 
-    /// The variables for which the cell was not run. They are forgotten afterwards.
+    /// Returns and clears the variables whose redefined types kept the cell from running.
     pub(super) fn take_changed(&self) -> Vec<String> {
         self.request(SupervisorRequest::Sync);
         std::mem::take(&mut self.lock().outcome.changed)
     }
 
-    /// What the compiler warned of when it compiled last. It is told once.
+    /// Returns and clears the warnings of the last compilation.
     pub(super) fn take_warnings(&self) -> Vec<Value> {
         std::mem::take(&mut self.lock().outcome.warnings)
     }
@@ -269,22 +269,22 @@ impl CellLink {
         self.lock().outputs.clone()
     }
 
-    /// From now on the engine's own code is compiled, which an interrupt does not stop.
+    /// Marks the code that is compiled as the engine's own, which an interrupt does not stop.
     pub(super) fn compile_for_engine(&self) {
         self.lock().compiles_for_user = false;
     }
 
-    /// From now on the user's code is compiled.
+    /// Marks the code that is compiled as the user's, which an interrupt may stop.
     pub(super) fn compile_for_user(&self) {
         self.lock().compiles_for_user = true;
     }
 
-    /// The working folder and the environment that the cells have.
+    /// The working folder and the environment of the cells.
     pub(super) fn surroundings(&self) -> Surroundings {
         self.lock().surroundings.clone()
     }
 
-    /// Adds text that the user's code has printed to the cell that runs, or ran last.
+    /// Adds printed text of the user's code to the running cell, or to the last cell.
     pub(super) fn print(&self, stream: Stream, mut text: String) {
         let line = self.lock().limit.cut(&mut text);
         if !text.is_empty() {
@@ -295,7 +295,7 @@ impl CellLink {
         }
     }
 
-    /// Adds an output to the cell that runs, or ran last.
+    /// Adds an output to the running cell, or to the last cell.
     pub(super) fn emit(&self, output: Output) {
         let state = self.lock();
         let Some(outputs) = &state.outputs else {

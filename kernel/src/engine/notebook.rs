@@ -1,4 +1,4 @@
-//! The notebook's state that neither evcxr nor the cell supervisor has: numbers of cells, the memory limit and the last
+//! The notebook's state that neither evcxr nor the cell supervisor has, such as numbers of cells, the memory limit and the last
 //! study.
 
 use super::evaluate::origins::Origins;
@@ -12,21 +12,21 @@ use std::sync::atomic::AtomicU64;
 pub(super) struct Notebook {
     /// The number of the last cell that `%undo` counts.
     cells: u64,
-    /// Number of the cell that runs or ran last; none if `%undo` does not count it.
+    /// Number of the running cell, or of the last cell; none if `%undo` does not count that cell.
     pub(super) cell: Option<u64>,
-    /// The number that Jupyter shows beside the cell that runs or ran last; none if it shows none.
+    /// The number that Jupyter shows beside the running cell, or beside the last cell; none if Jupyter shows no number.
     pub(super) count: Option<u32>,
-    /// How many bytes a cell may hold, as `%memory limit` says.
+    /// The number of bytes that a cell may hold, as set by `%memory limit`.
     pub(super) memory_limit: Option<u64>,
-    /// Number of the last table of `%memory`. The thread of a watched table ends once there is a later one.
+    /// Number of the last table of `%memory`. The thread of a watched table ends once there is a later table.
     pub(super) tables: Arc<AtomicU64>,
-    /// Which study is meant where none is named.
+    /// The current studies, which magics without a study's name use.
     pub(super) standing: Standing,
-    /// Where its variables come from, and how they went.
+    /// The cell that made each variable, and the reason why a variable is gone.
     pub(super) origins: Origins,
     /// The folder before the last `%cd`.
     pub(super) previous_folder: Option<PathBuf>,
-    /// The statement before the running cell that begins to record it, under `%%profile`.
+    /// The statement that starts the recording of a cell under `%%profile`. It is inserted before the cell's first token.
     pub(super) recording: Option<String>,
     /// The files that `%run` runs now, the innermost last.
     pub(super) running_files: Vec<PathBuf>,
@@ -34,7 +34,7 @@ pub(super) struct Notebook {
 }
 
 impl Notebook {
-    /// Numbers the cell that begins; none if `%undo` does not count it.
+    /// Begins a cell and returns its number; none if `%undo` does not count the cell.
     pub(super) fn begin_cell(&mut self, can_be_undone: bool) -> Option<u64> {
         self.cells += u64::from(can_be_undone);
         self.cell = can_be_undone.then_some(self.cells);

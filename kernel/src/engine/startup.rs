@@ -1,5 +1,5 @@
 //! Start-up: the engine's thread, the prelude and its progress, the processes that an engine needs, and a new engine after
-//! evcxr or rust-analyzer has panicked. A cell for which no engine can start fails with the reason, and the next one tries again.
+//! evcxr or rust-analyzer has panicked. If no engine can start, the cell fails with the reason, and the next cell tries again.
 
 use super::cell_supervisor::{self, CellSupervisor};
 use super::evaluate::evaluator::Evcxr;
@@ -23,13 +23,13 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
-/// rust-analyzer recurses over the user's code.
+/// The stack size of threads that run rust-analyzer, which recurses over the user's code.
 pub(super) const STACK_BYTES: usize = 64 << 20;
 
-/// Cells of a notebook that runs as a whole follow each other faster.
+/// The idle time that counts as a pause. Cells of a notebook that runs as a whole follow each other faster.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Starts the engine's thread, and returns the way to give it work.
+/// Starts the engine's thread, and returns the sender of its work.
 pub(crate) fn start(runtime: Runtime, interrupts: Interrupts, inspector: Inspector) -> Sender<Work> {
     let (sender, arrivals) = mpsc::channel();
     let (accepted, work) = mpsc::channel();
@@ -45,7 +45,7 @@ pub(crate) fn start(runtime: Runtime, interrupts: Interrupts, inspector: Inspect
     sender
 }
 
-/// Passes work on to the engine. A cell with a wrong magic has its error at once, even if the engine is not ready.
+/// Passes work on to the engine. A cell with a wrong magic fails at once, even if the engine is not ready.
 fn admit(arrivals: &Receiver<Work>, accepted: &Sender<Work>, is_ready: &AtomicBool) {
     for work in arrivals {
         let Work::Execute { cell, outputs } = &work;
@@ -92,7 +92,7 @@ fn serve(
                 is_ready.store(true, Ordering::Release);
                 match run(&mut engine, pending.take(), work) {
                     Ended::NoMoreWork => return,
-                    // The loop replaces the engine by one without variables.
+                    // The loop replaces the engine by a new engine without variables.
                     Ended::Panicked => {}
                 }
             }
@@ -103,7 +103,7 @@ fn serve(
                 if let Some(work) = pending.take() {
                     refuse(&reason, work);
                 }
-                // The reason may be gone by then: a full disk, no linker, no network.
+                // The next cell may succeed: a full disk, a missing linker or a missing network may be repaired by then.
                 pending = first_cell::wait(interrupts, &link, work);
                 if pending.is_none() {
                     return;
@@ -113,10 +113,10 @@ fn serve(
     }
 }
 
-/// What keeps others from removing a prelude and a toolchain.
+/// The holds that keep other processes from removing a prelude and a toolchain.
 type Holds = (Held, Option<Held>);
 
-/// An engine, and the holds on what it uses, which are dropped after it.
+/// Starts an engine, and returns the engine with the holds on its prelude and toolchain. The holds are dropped after the engine.
 fn start_engine(
     runtime: &Runtime,
     interrupts: &Interrupts,
@@ -133,7 +133,7 @@ fn start_engine(
     Ok(((held, toolchain), engine))
 }
 
-/// Opens the prelude, and shows the progress in one changing line if it must be built first.
+/// Opens the prelude. If the prelude must be built first, shows the progress in one changing line.
 fn build_prelude(runtime: &Runtime, link: &CellLink) -> Result<(Prelude, Held)> {
     let mut display = LiveDisplay::new("ferrotune-prelude".to_owned());
     let mut show = |text: String| link.emit(display.show(Bundle::text(text)));
@@ -143,7 +143,7 @@ fn build_prelude(runtime: &Runtime, link: &CellLink) -> Result<(Prelude, Held)> 
                 "building the prelude, the library that cells are linked with, once for this toolchain: {line}"
             ));
         })?;
-        // Another process may have removed it before it was held.
+        // Another process may have removed the prelude before this process held it.
         if let Some(held) = hold(prelude.folder())? {
             break (prelude, held);
         }
@@ -168,13 +168,13 @@ fn hold_toolchain() -> Result<Option<Held>> {
 
 #[derive(Debug, PartialEq)]
 pub(super) enum Ended {
-    /// The kernel ends.
+    /// There is no more work, because the kernel ends.
     NoMoreWork,
     /// evcxr or rust-analyzer panicked while a cell ran.
     Panicked,
 }
 
-/// Does all work, the pending one first.
+/// Does all work, the pending work first.
 pub(super) fn run(engine: &mut Engine, mut pending: Option<Work>, work: &Receiver<Work>) -> Ended {
     while let Some(work) = pending.take().or_else(|| next(engine, work)) {
         if panic::catch_unwind(AssertUnwindSafe(|| engine.take(work))).is_err() {
@@ -186,7 +186,7 @@ pub(super) fn run(engine: &mut Engine, mut pending: Option<Work>, work: &Receive
     Ended::NoMoreWork
 }
 
-/// Waits for work. In the first pause rust-analyzer reads its sources, which completion and the first variable need.
+/// Waits for work. In the first pause rust-analyzer reads its sources, which are needed for completion and for the first variable.
 fn next(engine: &mut Engine, work: &Receiver<Work>) -> Option<Work> {
     while engine.leisure != Leisure::Rest {
         match work.recv_timeout(PAUSE) {
@@ -198,18 +198,18 @@ fn next(engine: &mut Engine, work: &Receiver<Work>) -> Option<Work> {
     work.recv().ok()
 }
 
-/// What an engine does in the next pause.
+/// The task of an engine in its next pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leisure {
     /// rust-analyzer reads its sources.
     Analysis,
-    /// The memory that this has freed goes back to the system.
+    /// The engine returns the memory that the analysis has freed to the system.
     Memory,
     Rest,
 }
 
 impl Engine {
-    /// Lets rust-analyzer read its sources. Without them there are no completions, and all else goes on.
+    /// Makes rust-analyzer read its sources. If this fails, there are no completions, and everything else continues.
     pub(super) fn prepare_analysis(&mut self) {
         let done = panic::catch_unwind(AssertUnwindSafe(|| self.evaluator.prepare_analysis()));
         match done {

@@ -1,4 +1,4 @@
-//! What the engine makes of a cell: what it gives its evaluator and the cell supervisor, and what the user gets of their answers.
+//! Tests of the engine: the sources that it gives its evaluator, its orders to the cell supervisor, and the outputs for the user.
 
 mod table;
 
@@ -12,12 +12,12 @@ use std::sync::mpsc;
 use std::time::Instant;
 use table::{Row, Table, fails, panics, ran, texts_of};
 
-/// The evaluator's error for a cell whose process has said more.
+/// The evaluator's error for a cell whose process has already reported the cause.
 fn message() -> Error {
     Error::Message("evcxr's own words".to_owned())
 }
 
-/// The rows of an evaluator that forgets everything, runs the first cell again, and learns a state.
+/// The rows of an evaluator that forgets everything, runs the first cell again, and declares a state.
 fn redeclared(state: Row) -> [Row; 3] {
     [ran(":clear").without_statements().knows(&[]), ran(FIRST_CELL), state]
 }
@@ -150,7 +150,7 @@ fn an_interrupt_stops_what_was_sent_before_it_and_nothing_later() {
     table.engine.take(work);
     let stopped = "Interrupted: the cell was stopped before it ran; no variable has changed";
     assert_eq!(texts_of(&mut outputs), [stopped]);
-    // The same for one that was stopped while it was compiled, whatever evcxr makes of it.
+    // A cell that was stopped while it was compiled has the same error, whatever evcxr's result is.
     table.check("f();", [fails("f();", message()).sends(KernelFrame::Cancelled)], [stopped]);
     table.check("f();", [ran("f();")], ["done"]);
 }
@@ -164,7 +164,7 @@ fn undo_brings_back_the_variables_and_then_the_evaluator() {
     let state = "let mut a: i32 = evcxr_variable_store.take_variable::<i32>(stringify!(a));\n";
     let undone = ["shown: undone: the last cell; the variables are a", "done"];
     table.check("%undo", redeclared(ran(state).knows(&["a"])), undone);
-    // The cell of %undo has number 3, and what it runs for the evaluator has none.
+    // The cell of %undo has number 3, and the cells that it runs in the evaluator have no number.
     let expected = ["begin 3", "report", "return before 2", "begin", "sync", "sync", "sync", "sync", "begin 3"];
     assert_eq!(table.orders(), expected);
     table.keeps_snapshots_before(&[1]);

@@ -1,20 +1,20 @@
-//! The objects that are made for a job (<https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/>).
+//! The Kubernetes objects of a job (<https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/>).
 
 use super::options::Options;
 use crate::{Job, JobId, LauncherError};
 use serde_json::{Map, Value, json};
 use std::ffi::OsStr;
 
-/// The label of what was submitted together.
+/// The label that all objects of one submission share.
 pub(super) const RUN: &str = "ferrotune-run";
-/// Seconds after the signal TERM until a pod gets the signal KILL.
+/// The seconds between the signal TERM and the signal KILL to a pod.
 const GRACE_S: u64 = 30;
-/// Seconds for which a Job stays after its end.
+/// The seconds for which a Job stays after its end.
 const KEPT_S: u64 = 86_400;
-/// Characters of a label that a job's name makes; those of the time and of a number follow, and 63 are allowed.
+/// The number of characters of a job's name in a label. The time and a number follow, and 63 characters are allowed.
 const LABEL: usize = 36;
 
-/// A name as labels may be: small letters, digits and `-`.
+/// A name in the form of a label: lower-case letters, digits and `-`.
 pub(super) fn label(name: &str) -> String {
     let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
     let label: String = name.chars().map(letter).take(LABEL).collect();
@@ -46,7 +46,7 @@ pub(super) fn job(job: &Job, options: &Options, run: &str, id: &JobId) -> Result
         "spec": {
             "backoffLimit": 0,
             "ttlSecondsAfterFinished": KEPT_S,
-            // A pod that is evicted or preempted has not failed; another one takes its place.
+            // A pod that is evicted or preempted has not failed; another pod replaces it.
             "podFailurePolicy": {
                 "rules": [{ "action": "Ignore", "onPodConditions": [{ "type": "DisruptionTarget", "status": "True" }] }]
             },
@@ -77,7 +77,7 @@ fn resources(job: &Job) -> Map<String, Value> {
     named.into_iter().filter_map(|(name, value)| Some((name.into(), value?.to_string().into()))).collect()
 }
 
-/// The Secret with the job's variables. It goes with the last of the Jobs.
+/// The Secret with the job's variables. It is deleted with the last of the Jobs.
 pub(super) fn secret(job: &Job, run: &str, owners: &[(JobId, String)]) -> Value {
     let owner = |(id, uid): &(JobId, String)| json!({ "apiVersion": "batch/v1", "kind": "Job", "name": id.as_str(), "uid": uid });
     let variables = job.environment.iter().map(|(name, value)| (name.clone(), value.as_str().into()));

@@ -1,19 +1,19 @@
-//! What the user says of the cluster.
+//! The user's options for the cluster.
 
 use crate::LauncherError;
 
-/// How the pods are made.
+/// The settings with which pods are made.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Options {
     pub(super) image: String,
     pub(super) namespace: Option<String>,
-    /// A PersistentVolumeClaim, and where it is mounted.
+    /// A PersistentVolumeClaim, and the path at which it is mounted.
     pub(super) volume: Option<(String, String)>,
     pub(super) program: Option<String>,
 }
 
 impl Options {
-    /// Of `name=value,…`.
+    /// Parses options of the form `name=value,…`.
     pub(super) fn parse(text: &str) -> Result<Self, LauncherError> {
         let (mut options, mut claim, mut mount) = (Self::default(), None, None);
         for item in text.split(',').filter(|item| !item.is_empty()) {
@@ -24,7 +24,7 @@ impl Options {
             let value = value.to_owned();
             match name {
                 "image" => options.image = value,
-                // It is a part of an address.
+                // The namespace becomes part of an address.
                 "namespace" if value.chars().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '-') => {
                     options.namespace = Some(value);
                 }

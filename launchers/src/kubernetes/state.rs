@@ -1,4 +1,4 @@
-//! What the server says of Jobs and their pods.
+//! The server's answers about Jobs and their pods.
 
 use crate::Status;
 use serde::Deserialize;
@@ -88,19 +88,19 @@ struct Terminated {
     reason: String,
 }
 
-/// What has become of Jobs, by their names.
+/// The statuses of Jobs, by the Jobs' names.
 pub(super) fn statuses(jobs: JobList, pods: &PodList) -> BTreeMap<String, Status> {
     jobs.items.into_iter().map(|job| (job.metadata.name.clone(), status(&job, pods.of(&job.metadata.name)))).collect()
 }
 
 impl PodList {
-    /// The name of the last pod that was made.
+    /// The name of the newest pod.
     pub(super) fn last(&self) -> Option<&str> {
         let last = self.items.iter().max_by(|a, b| a.metadata.creation_timestamp.cmp(&b.metadata.creation_timestamp));
         last.map(|pod| pod.metadata.name.as_str())
     }
 
-    /// The last pod of a Job.
+    /// The newest pod of a Job.
     fn of(&self, job: &str) -> Option<&Pod> {
         let is_its = |pod: &&Pod| pod.metadata.labels.get("job-name").is_some_and(|name| name == job);
         let pods = self.items.iter().filter(is_its);
@@ -110,7 +110,7 @@ impl PodList {
 
 fn status(job: &Job, pod: Option<&Pod>) -> Status {
     match state(job, pod) {
-        // It goes as soon as its pod has.
+        // The Job is deleted as soon as its pod is.
         Status::Ended { .. } if job.metadata.deletion_timestamp.is_some() => Status::cancelled(),
         status => status,
     }
@@ -135,13 +135,13 @@ impl Pod {
         let ended = self.status.container_statuses.first()?.state.terminated.as_ref()?;
         Some(match ended.exit_code {
             _ if ended.reason == "OOMKilled" => Status::Ended { failure: Some("out of memory".into()) },
-            // As a shell says which signal has ended a process.
+            // As in a shell, this exit status contains the number of the signal that ended the process.
             code @ 129..=192 => Status::ended(0, Some(code - 128)),
             code => Status::ended(code, None),
         })
     }
 
-    /// Why it does not run.
+    /// The reason why the pod does not run.
     fn reason(&self) -> Option<String> {
         let waiting = self.status.container_statuses.iter().find_map(|container| container.state.waiting.as_ref());
         let unscheduled = self.status.conditions.iter().find(|it| it.kind == "PodScheduled" && it.status == "False");

@@ -1,4 +1,4 @@
-//! Requests of Ray's dashboard. Each has a limited time; one that changes nothing is sent again where the connection fails.
+//! Requests to Ray's dashboard. Each has a time limit; a request that changes nothing is repeated if the connection fails.
 
 use crate::LauncherError;
 use serde_json::Value;
@@ -8,12 +8,12 @@ use ureq::Agent;
 use ureq::http::{Response, Uri};
 use ureq::tls::{RootCerts, TlsConfig};
 
-/// Ray waits some 10 s for one of its agents to submit a job.
+/// The time limit of a request. Ray waits some 10 s for one of its agents to submit a job.
 const LIMIT: Duration = Duration::from_secs(60);
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// The pauses before a request is sent again.
+/// The pauses before a request is repeated.
 const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
-/// More than Ray's logs of a command should have.
+/// The size limit of an answer, in bytes: Ray's logs of a command should be smaller.
 const ANSWER_BYTES: u64 = 256 << 20;
 
 /// Ray's dashboard.
@@ -85,7 +85,7 @@ impl Dashboard {
 }
 
 impl Answer {
-    /// The text of a good answer to a request for `what`.
+    /// The text of a successful answer to a request for `what`.
     pub(super) fn text_of(self, what: &str) -> Result<String, LauncherError> {
         if (200..300).contains(&self.status) {
             return Ok(self.text);

@@ -8,16 +8,17 @@ use std::process::Command;
 
 const PROGRAMS: Programs =
     Programs { engine: ENGINE, package: "Slurm's commands (slurm-client)", check: "scontrol ping" };
-/// Variables with defaults of the programs' options, which would change what we read.
+/// The prefixes of variables with defaults of the programs' options, which would change the output that we read.
 const DEFAULTS: [&str; 3] = ["SACCT_", "SCANCEL_", "SQUEUE_"];
 
-/// Submits a script whose command gets these variables and few others; gives what `sbatch` prints.
+/// Submits a script whose command receives these variables and few others; returns the output of `sbatch`.
 pub(super) fn sbatch(
     arguments: &[OsString],
     variables: &[(String, String)],
     script: Vec<u8>,
 ) -> Result<String, LauncherError> {
-    // What sbatch needs itself. SLURM_* of a job that submits another would speak of the wrong job.
+    // `sbatch` itself needs these variables. The variables SLURM_* of a job that submits another job would describe the
+    // wrong job.
     let needed = |name: &str| name.starts_with("SBATCH_") || ["SLURM_CONF", "SLURM_CLUSTERS"].contains(&name);
     let mut command = Command::new(PROGRAMS.path_of("sbatch")?);
     command.args(arguments).env_clear().envs(environment::kept());
@@ -26,7 +27,7 @@ pub(super) fn sbatch(
     PROGRAMS.output("sbatch", command, script)
 }
 
-/// What one of Slurm's programs prints.
+/// Runs one of Slurm's programs, and returns its output.
 pub(super) fn run<T: AsRef<OsStr>>(
     program: &'static str,
     arguments: impl IntoIterator<Item = T>,

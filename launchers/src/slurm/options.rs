@@ -1,8 +1,8 @@
-//! Options of `sbatch` that the user gives.
+//! The user's options of `sbatch`.
 
 use crate::LauncherError;
 
-/// What the launcher sets itself, and what changes what `sbatch` prints or does.
+/// The options that the launcher sets itself, and those that change what `sbatch` prints or does.
 const OURS: [&str; 21] = [
     "array",
     "chdir",
@@ -27,7 +27,7 @@ const OURS: [&str; 21] = [
     "wrap",
 ];
 
-/// The arguments that `name=value,flag,…` stands for.
+/// The arguments of `sbatch` for the text `name=value,flag,…`.
 pub(super) fn parse(text: &str) -> Result<Vec<String>, LauncherError> {
     if text.is_empty() {
         return Ok(Vec::new());
@@ -42,7 +42,7 @@ fn argument(item: &str) -> Result<String, LauncherError> {
     if name.is_empty() || name.starts_with('-') || !is_name(name) {
         return wrong("write the long name of an option of sbatch without its dashes, as in partition=debug");
     }
-    // sbatch takes the beginning of a name for the name.
+    // `sbatch` accepts the beginning of an option's name as its name.
     if OURS.iter().any(|ours| ours.starts_with(name)) {
         return wrong("the launcher sets it itself; leave it out");
     }

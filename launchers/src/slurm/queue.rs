@@ -1,18 +1,20 @@
-//! What Slurm says of its jobs: `squeue` of those that the controller remembers, `sacct` of older ones where Slurm keeps accounts.
+//! The states of Slurm's jobs: from `squeue` for jobs that the controller remembers, and from `sacct` for older jobs, if
+//! Slurm keeps accounts.
 //!
-//! Without accounts the controller forgets a job some minutes after its end (`MinJobAge`), which is then [`Status::Gone`].
+//! Without accounts the controller forgets a job some minutes after its end (`MinJobAge`). The job is then
+//! [`Status::Gone`].
 
 use super::{IDS, call};
 use crate::{JobId, LauncherError, Status};
 use std::collections::{BTreeSet, HashMap};
 
-/// Fields of `squeue`, each with what separates it from the next.
+/// The fields of `squeue`, each with the separator before the next.
 const FIELDS: &str = "JobArrayID:|,State:|,Reason:|,exit_code:";
 
-/// What `squeue` says where it knows none of the jobs.
+/// The error text of `squeue` if it knows none of the jobs.
 const UNKNOWN: &str = "Invalid job id";
 
-/// What has become of the commands, in their order.
+/// The statuses of the commands, in the order of `ids`.
 pub(super) fn status(ids: &[JobId]) -> Result<Vec<Status>, LauncherError> {
     let mut known = HashMap::new();
     known.extend(ask(ids, queued)?);
@@ -20,14 +22,14 @@ pub(super) fn status(ids: &[JobId]) -> Result<Vec<Status>, LauncherError> {
     if !old.is_empty() {
         match ask(&old, accounted) {
             Ok(accounted) => known.extend(accounted),
-            // Most often the cluster keeps no accounts.
+            // In most cases the cluster keeps no accounts.
             Err(error) => tracing::debug!("sacct says nothing of ended jobs: {error}"),
         }
     }
     Ok(ids.iter().map(|id| known.remove(id).unwrap_or(Status::Gone)).collect())
 }
 
-/// The number of the array that a command is part of.
+/// The number of the array to which a command belongs.
 pub(super) fn array(id: &JobId) -> Option<&str> {
     let (array, task) = id.as_str().split_once('_')?;
     let is_number = |text: &str| text.parse::<u32>().is_ok_and(|number| number.to_string() == text);
@@ -36,7 +38,7 @@ pub(super) fn array(id: &JobId) -> Option<&str> {
 
 type Said = Result<Vec<(JobId, Status)>, LauncherError>;
 
-/// What `program` says of the arrays of these commands.
+/// The answers of `program` about the arrays of these commands.
 fn ask(ids: &[JobId], program: fn(&str) -> Said) -> Said {
     let arrays: Vec<_> = ids.iter().filter_map(array).collect::<BTreeSet<_>>().into_iter().collect();
     let mut said = Vec::new();
@@ -62,14 +64,14 @@ fn accounted(arrays: &str) -> Said {
     call::run("sacct", options)?.lines().map(account_line).collect()
 }
 
-/// A line such as `12_0|FAILED|NonZeroExitCode|768`, whose exit code is as `wait` gives it.
+/// Parses a line such as `12_0|FAILED|NonZeroExitCode|768`. The exit code is in the form of `wait`.
 fn queue_line(line: &str) -> Result<(JobId, Status), LauncherError> {
     let unreadable = || LauncherError::Answer { engine: "squeue", answer: line.into() };
     let mut fields = line.split('|');
     let (Some(id), Some(state), Some(rest)) = (fields.next(), fields.next(), fields.next()) else {
         return Err(unreadable());
     };
-    // A reason may have the separator; the exit code has not.
+    // A reason may contain the separator; the exit code cannot.
     let rest: Vec<_> = std::iter::once(rest).chain(fields).collect();
     let Some((code, reason)) = rest.split_last() else { return Err(unreadable()) };
     let code: i64 = code.trim().parse().map_err(|_| unreadable())?;
@@ -78,7 +80,7 @@ fn queue_line(line: &str) -> Result<(JobId, Status), LauncherError> {
     Ok((JobId::from(id.trim()), status))
 }
 
-/// A line such as `12_0|CANCELLED by 0|0:15`, with the exit status and the signal.
+/// Parses a line such as `12_0|CANCELLED by 0|0:15`, with the exit status and the signal.
 fn account_line(line: &str) -> Result<(JobId, Status), LauncherError> {
     let unreadable = || LauncherError::Answer { engine: "sacct", answer: line.into() };
     let [id, state, code] = line.split('|').collect::<Vec<_>>()[..] else { return Err(unreadable()) };
@@ -90,7 +92,7 @@ fn account_line(line: &str) -> Result<(JobId, Status), LauncherError> {
     Ok((JobId::from(id), status))
 }
 
-/// What a state of Slurm stands for; nothing for a state that we do not know, which may be an end or none.
+/// The status for a state of Slurm; none for an unknown state, which may or may not be an end.
 fn read(state: &str, reason: &str, code: i64, signal: Option<i64>) -> Option<Status> {
     let failure = |words: &str| Status::Ended { failure: Some(words.into()) };
     let reason = Some(reason).filter(|reason| !["", "None"].contains(reason));
@@ -100,8 +102,8 @@ fn read(state: &str, reason: &str, code: i64, signal: Option<i64>) -> Option<Sta
         "RUNNING" | "COMPLETING" | "RESIZING" | "SIGNALING" | "STAGE_OUT" | "STOPPED" => Status::Running,
         "COMPLETED" => Status::Ended { failure: None },
         "CANCELLED" => Status::cancelled(),
-        // Its log cannot be written, say. The code is then a number of Slurm's errors. Where it is a signal alone, Slurm gives this
-        // reason for a command that has ended by one.
+        // For example, the log cannot be written. The code is then one of Slurm's error numbers. If there is only a signal,
+        // the command itself has ended by that signal, and Slurm gives the same reason.
         "FAILED" if reason == Some("JobLaunchFailure") && code != 0 => {
             failure("not started; see slurmd's log on the host")
         }

@@ -1,60 +1,60 @@
-//! What the magics ask for that are about files, folders and the environment.
+//! Requests of the magics about files, folders and the environment.
 
-/// Write the text of a cell to a file.
+/// The request of `%%writefile` to write the text of a cell to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteFile {
     /// The file.
     pub path: String,
-    /// Write behind what the file has, in place of it.
+    /// Whether to append to the file; if not, its content is replaced.
     pub append: bool,
     /// The text.
     pub text: String,
 }
 
-/// Put a file into the cell.
+/// The request of `%load` to put a file into the cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
     /// The file.
     pub path: String,
-    /// Which of its lines; none means all.
+    /// The lines of the file to load; none means all lines.
     pub lines: Option<Lines>,
 }
 
-/// Numbers from 1, the last one included.
+/// A range of line or cell numbers, counted from 1, with the last number included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lines {
-    /// The first one, at least 1.
+    /// The first number, at least 1.
     pub first: u64,
-    /// The last one, at least `first`; none means no end.
+    /// The last number, at least `first`; none means no end.
     pub last: Option<u64>,
 }
 
-/// A folder to go to.
+/// The target folder of `%cd`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Folder {
-    /// The user's own one.
+    /// The user's home folder.
     Home,
-    /// That before the last `%cd`.
+    /// The folder before the last `%cd`.
     Previous,
-    /// This one.
+    /// The folder with this path.
     Path(String),
 }
 
-/// What to do with environment variables.
+/// The action of `%env` on environment variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Env {
-    /// List them all.
+    /// Lists all environment variables.
     List,
-    /// Show the value of one.
+    /// Shows the value of one environment variable.
     Show {
-        /// Its name.
+        /// The name of the variable.
         name: String,
     },
-    /// Set one.
+    /// Sets one environment variable.
     Set {
-        /// Its name.
+        /// The name of the variable.
         name: String,
-        /// Its value.
+        /// The new value of the variable.
         value: String,
     },
 }

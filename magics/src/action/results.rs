@@ -1,20 +1,20 @@
-//! What the magics ask for that show the results of a search.
+//! Requests of the magics that show the results of a search.
 
-/// Which study is meant.
+/// The study that a magic uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Study {
-    /// Its name; none means the notebook's last one.
+    /// The study's name; none means the notebook's last study.
     pub project: Option<String>,
-    /// The folder that holds the study's folder; none means where the last study was, or that of `%%tune`'s default.
+    /// The folder that holds the study's folder; none means the folder that holds the last study, or the default of `%%tune`.
     pub directory: Option<String>,
 }
 
-/// List the trials of a study, or show one.
+/// The request of `%trials` to list the trials of a study, or to show one trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trials {
     /// The study.
     pub study: Study,
-    /// The one trial to show in full.
+    /// The trial to show in full; none lists the trials.
     pub id: Option<u64>,
     /// The column to sort by, perhaps with `:desc` behind it.
     pub sort: Option<String>,
@@ -22,52 +22,52 @@ pub struct Trials {
     pub filter: Option<String>,
     /// The columns to show.
     pub columns: Option<String>,
-    /// Most rows, at least 1.
+    /// The largest number of rows, at least 1.
     pub limit: u64,
 }
 
-/// Show the best trials of a study.
+/// The request of `%best` to show the best trials of a study.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Best {
     /// The study.
     pub study: Study,
-    /// How many, at least 1; none means one, or all of several objectives that no other trial beats.
+    /// The number of trials, at least 1; none means one trial, or with several objectives all trials that no other trial beats.
     pub count: Option<u64>,
-    /// Put the parameters of the best one into the next cell.
+    /// Whether to put the parameters of the best trial into the next cell.
     pub insert: bool,
 }
 
-/// Draw a study.
+/// The request of `%plot` to draw a plot of a study.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plot {
     /// The study.
     pub study: Study,
-    /// Which plot; the kernel knows which exist.
+    /// The kind of plot; the kernel checks that the kind exists.
     pub kind: String,
     /// The parameters to show.
     pub parameters: Option<String>,
-    /// The objective by its metric.
+    /// The metric of the objective to show.
     pub objective: Option<String>,
-    /// How importance is measured; the kernel knows how it can be.
+    /// The evaluator of the parameters' importance; the kernel checks that the evaluator exists.
     pub evaluator: Option<String>,
 }
 
-/// Show what the steps of a trial spent their time on.
+/// The request of `%profile` to show the time that a trial's steps spent in each part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrialProfile {
     /// The study.
     pub study: Study,
-    /// The trial; none means the best one that has a profile.
+    /// The trial; none means the best trial that has a profile.
     pub trial: Option<u64>,
 }
 
-/// Write a study to a file that other programs read.
+/// The request of `%export` to write a study to a file for other programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
     /// The study.
     pub study: Study,
-    /// Which format; the kernel knows which exist.
+    /// The format of the file; the kernel checks that the format exists.
     pub format: String,
-    /// The file, or for TensorBoard the folder.
+    /// The path of the file, or for TensorBoard of the folder.
     pub target: String,
 }

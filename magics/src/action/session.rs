@@ -1,115 +1,115 @@
-//! What the magics ask for that time Rust, and look at the session.
+//! Requests of the magics that measure Rust or show the session.
 
 use super::Lines;
 
-/// Run Rust and say how long it took.
+/// The request of `%time` to run Rust and show its run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Time {
-    /// The Rust to time. Of a line magic, the blanks before it keep it in the column where it was typed, so that a
-    /// compile error points there.
+    /// The Rust to time. For a line magic, blanks keep the Rust in the column where it was typed, so that a compile error
+    /// points to that column.
     pub source: String,
     /// The 1-based line of the cell on which `source` begins.
     pub first_line: usize,
 }
 
-/// Run Rust and show what the steps of its loops spend their time on.
+/// The request of `%%profile` to run Rust and show the time that the steps of its loops spend in each part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// The Rust.
+    /// The Rust to profile.
     pub source: String,
     /// The 1-based line of the cell on which `source` begins.
     pub first_line: usize,
-    /// How many steps to record, at least 1.
+    /// The number of steps to record, at least 1.
     pub steps: u64,
-    /// Whether to show a flame graph, too.
+    /// Whether to show a flame graph too.
     pub flame: bool,
-    /// The file to which the trace is written, if one is given.
+    /// The file to which the trace is written; none writes no trace.
     pub trace: Option<String>,
-    /// TensorBoard's folder, to which the connected device's own profile is written, if one is given.
+    /// TensorBoard's folder, to which the connected device's own profile is written; none writes no such profile.
     pub tensorboard: Option<String>,
 }
 
-/// What is measured of Rust.
+/// The quantity that is measured while Rust runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// How long one run takes.
+    /// The time of one run.
     Time {
-        /// How often one measurement runs it; none means as often as takes long enough to measure.
+        /// The number of runs in one measurement; none means enough runs for an exact measurement.
         loops: Option<u64>,
-        /// How many measurements, at least 1.
+        /// The number of measurements, at least 1.
         runs: u64,
     },
-    /// The most memory that it takes.
+    /// The peak memory of the run.
     Memory,
 }
 
-/// Run Rust and measure it.
+/// The request of `%timeit` or `%memit` to run Rust and measure it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeit {
-    /// What to measure.
+    /// The quantity to measure.
     pub measure: Measure,
-    /// Rust to run before each measurement, on the line before `first_line`. Blanks keep it in its column.
+    /// Rust to run before each measurement, on the line before `first_line`. Blanks keep this Rust in its column.
     pub setup: Option<String>,
-    /// The Rust to measure. Blanks keep that of a line magic in its column.
+    /// The Rust to measure. Blanks keep the Rust of a line magic in its column.
     pub source: String,
     /// The 1-based line of the cell on which `source` begins.
     pub first_line: usize,
 }
 
-/// How variables are listed.
+/// The form in which variables are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhoStyle {
-    /// Their names.
+    /// The names of the variables.
     Names,
     /// A table with types, sizes and values.
     Table,
 }
 
-/// List the variables.
+/// The request of `%who` or `%whos` to list the variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who {
-    /// How.
+    /// The form of the list.
     pub style: WhoStyle,
-    /// Only those whose type has this word in it; none means all.
+    /// A text that the type of each listed variable must contain; none lists all variables.
     pub type_name: Option<String>,
 }
 
-/// List the cells of this session.
+/// The request of `%history` to list the cells of this session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
-    /// Which cells, by number; none means all.
+    /// The numbers of the cells to list; none means all cells.
     pub cells: Option<Lines>,
-    /// With their numbers.
+    /// Whether to show the cells' numbers.
     pub numbered: bool,
-    /// Write them to this new file.
+    /// The new file to which the cells are written; none shows the cells.
     pub file: Option<String>,
 }
 
-/// Add a crate, in the version that cargo picks.
+/// The request of `%dep` to add a crate, in the version that cargo chooses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dep {
-    /// Its name, perhaps with `@VERSION` behind it.
+    /// The crate's name, optionally followed by `@VERSION`.
     pub package: String,
-    /// Its features, with commas between.
+    /// The crate's features, separated by commas.
     pub features: Option<String>,
 }
 
-/// What is shown of a name.
+/// The information that is shown about a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InspectStyle {
-    /// Its documentation.
+    /// The documentation of the name.
     Documentation,
-    /// Its source.
+    /// The source of the name's item.
     Source,
 }
 
-/// Show a name in the pager.
+/// The request of `name?` or `name??` to show information about a name in the pager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspect {
     /// The name, perhaps with a path before it.
     pub name: String,
-    /// What to show.
+    /// The information to show.
     pub style: InspectStyle,
-    /// The cell, if it is Rust where the name is a variable with a result or an option.
+    /// The source of the whole cell, if the question marks are behind the name. The source is Rust if the name is a fallible variable.
     pub rust: Option<String>,
 }

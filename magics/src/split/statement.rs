@@ -1,35 +1,35 @@
-//! How far a statement of Rust is: just enough grammar to tell where the next one may begin.
+//! The state of a Rust statement while its tokens are read, with just enough grammar to find where the next statement may begin.
 //!
-//! It knows the words that begin a statement which a closing brace ends. It does not parse: source that is wrong is for
-//! the compiler to report, and such source may hide a magic that follows it, but never the reverse.
+//! The grammar has the words that begin a statement which a closing brace ends. It is no parser: the compiler reports wrong
+//! source. Wrong source may hide a magic that follows the source, but Rust is never read as a magic.
 
 use ra_ap_rustc_lexer::TokenKind;
 
-/// What is known of the statement outside all brackets.
+/// The state of the statement outside all brackets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Statement {
     #[default]
     Ended,
-    /// `#`, before `[…]`.
+    /// `#`, the beginning of an attribute, before `[…]`.
     Attribute,
-    /// `#!`: `#![…]` stands alone, so a statement may begin behind it.
+    /// `#!`, the beginning of an inner attribute. A statement may begin right behind `#![…]`.
     InnerAttribute,
-    /// `pub`, `unsafe`, an attribute, a label: what follows decides.
+    /// A prefix such as `pub`, `unsafe`, an attribute or a label. The next token decides the kind of statement.
     Prefix,
-    /// `const`, of an item, a function or a block.
+    /// `const`, which begins an item, a function or a block.
     Const,
-    /// Words and `::` so far: perhaps a macro's path.
+    /// Words and `::`, which may be the path of a macro.
     Path,
-    /// A path and `!`: its brackets decide.
+    /// A path and `!`, a macro call. The kind of its brackets decides how the statement ends.
     Macro,
-    /// `fn`, `if`, `struct`, …: a closing brace ends it.
+    /// A statement that a closing brace ends, such as `fn`, `if` or `struct`.
     Block,
-    /// Only `;` ends it.
+    /// A statement that only `;` ends.
     Open,
 }
 
 impl Statement {
-    /// The statement with one more token, which is no bracket.
+    /// The state after one more token, which is not a bracket.
     pub(super) fn with(self, kind: TokenKind, text: &str) -> Statement {
         match kind {
             TokenKind::Ident | TokenKind::RawIdent | TokenKind::InvalidIdent | TokenKind::UnknownPrefix => {
@@ -94,7 +94,7 @@ impl Statement {
         }
     }
 
-    /// `extern "C" fn` is the one statement in which a string is no expression.
+    /// The state after a literal. Only in `extern "C" fn` a string is not an expression.
     fn with_literal(self) -> Statement {
         match self {
             Statement::Prefix | Statement::Block | Statement::Const => self,

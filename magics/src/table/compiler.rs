@@ -1,4 +1,4 @@
-//! The magics that are about the compiler: crates, optimisation and documentation.
+//! The magics for the compiler: crates, optimisation and documentation.
 
 use super::{Argument, Magic, MagicOption, Values};
 use crate::action::{Action, Dep};
@@ -9,7 +9,7 @@ use crate::values::text;
 const FEATURES: MagicOption =
     MagicOption::new("--features", "NAME,…", "features of the crate, beside its default ones");
 
-/// What rustc knows.
+/// The optimisation levels of rustc.
 const LEVELS: &[&str] = &["0", "1", "2", "3"];
 
 pub(super) const DEP: Magic = Magic {

@@ -61,7 +61,7 @@ fn env(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     Ok(Action::Env(Env::Set { name, value }))
 }
 
-/// Without the quotation marks around it.
+/// A value without the quotation marks around it.
 fn unquoted(value: &str) -> &str {
     let inner = |quote: char| value.strip_prefix(quote)?.strip_suffix(quote);
     inner('"').or_else(|| inner('\'')).unwrap_or(value)

@@ -1,4 +1,4 @@
-//! `%%profile` and `%profile`.
+//! The magics `%%profile`, which profiles a cell, and `%profile`, which shows the profile of a trial.
 
 use super::results::{DIRECTORY, PROJECT, study};
 use super::{Argument, Magic, MagicOption, Values};

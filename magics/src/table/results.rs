@@ -35,7 +35,7 @@ const INSERT: MagicOption =
     MagicOption::flag("--insert", "put the parameters of the best trial into the next cell, as variables");
 
 const MOST_TRIALS: u64 = 200;
-/// Where `%export model` writes to unless it names a file.
+/// The file of `%export model` if the magic names no file.
 const MODEL_FILE: &str = "model.safetensors";
 
 pub(super) const BEST: Magic = Magic {

@@ -1,4 +1,4 @@
-//! The magics for a search that exists: `%resume`, and `%tune` on a line of its own.
+//! The magics for an existing search: `%resume`, and the line magic `%tune`.
 
 use super::results::{DIRECTORY, PROJECT, study};
 use super::{Argument, Magic, MagicOption, Values};
@@ -43,9 +43,9 @@ fn resume(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     }))
 }
 
-/// `%tune status|wait|stop`.
+/// The action of `%tune status|wait|stop`.
 pub(super) fn search(invocation: &Invocation<'_>, arguments: &Arguments<'_>) -> Result<Action, MagicError> {
-    // Any other option belongs to the cell magic, which is then what the user means.
+    // Any other option belongs to the cell magic `%%tune`, so the user means that magic.
     let is_of_cell = |option: &'static MagicOption| ![PROJECT.name, DIRECTORY.name].contains(&option.name);
     if arguments.given().any(is_of_cell) {
         let problem = Problem::CellMagicOnLine { magic: invocation.typed() };

@@ -1,4 +1,4 @@
-//! The magics for the session: help, the cells that have run, and forgetting everything.
+//! The magics for the session: help, the history of cells, and the reset of the notebook.
 
 use super::{Argument, Magic, MagicOption, Values, find, unknown};
 use crate::action::{Action, History};

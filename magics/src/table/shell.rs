@@ -1,4 +1,4 @@
-//! What a shell runs: `!command` lines, and `%%bash`.
+//! The magics that run a shell: `!command` lines, `%bash` and `%%bash`.
 
 use super::Magic;
 use crate::action::{Action, Shell};
@@ -50,7 +50,7 @@ pub(crate) fn line(part: &Part<'_>) -> Result<Action, MagicError> {
     Ok(Action::Shell(shell))
 }
 
-/// How a line that begins with `!` is named in an error.
+/// The name in error messages of a line that begins with `!`.
 pub(crate) fn name(part: &Part<'_>) -> String {
     format!("!{}", command(part).lines().next().unwrap_or_default())
 }
@@ -60,7 +60,7 @@ fn command<'a>(part: &Part<'a>) -> &'a str {
     text.strip_prefix('!').unwrap_or(text).trim()
 }
 
-/// The source behind empty lines, so that the shell counts lines as the cell does.
+/// The source behind empty lines, so that its lines have the same numbers as in the cell.
 fn script(source: &str, first_line: usize) -> String {
     format!("{}{source}", "\n".repeat(first_line.saturating_sub(1)))
 }

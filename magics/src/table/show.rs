@@ -1,4 +1,4 @@
-//! The cell magics that show their text.
+//! The cell magics that show the cell's text as HTML, LaTeX or Markdown.
 
 use super::Magic;
 use crate::action::Action;

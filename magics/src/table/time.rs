@@ -1,4 +1,4 @@
-//! The magics that measure Rust.
+//! The magics that measure the time or the memory of Rust.
 
 use super::{Magic, MagicOption};
 use crate::action::{Action, Measure, Time, Timeit};
@@ -20,7 +20,7 @@ pub(super) const TIME: Magic = Magic {
     build: time,
 };
 
-/// As in IPython.
+/// The default number of measurements, as in IPython.
 const RUNS: u64 = 7;
 
 const LOOPS_OPTION: MagicOption =
@@ -66,7 +66,7 @@ fn time(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     }
 }
 
-/// The Rust to time: the cell's, or the rest of the line.
+/// The Rust to time: the body of the cell, or the rest of the line.
 fn timed(invocation: &Invocation<'_>) -> Result<Time, MagicError> {
     let (source, first_line) = match invocation.body {
         Some(body) => (body.to_owned(), invocation.line + 1),
@@ -80,7 +80,7 @@ fn timed(invocation: &Invocation<'_>) -> Result<Time, MagicError> {
     Ok(Time { source, first_line })
 }
 
-/// Refuses the Rust of one line that goes on below it.
+/// Refuses Rust of one line that is blank, or that continues below the line.
 fn whole(invocation: &Invocation<'_>, source: &str, line: usize) -> Result<(), MagicError> {
     let body = cell::body(invocation, source, line)?;
     if body.is_blank {
@@ -110,7 +110,7 @@ fn timeit(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     measured(invocation, options, rust, Measure::Time { loops, runs })
 }
 
-/// The Rust to measure, and its setup, which stand behind the options.
+/// The action that measures Rust. `rust` is the text behind the options: the Rust of a line magic, or the setup of a cell magic.
 fn measured(invocation: &Invocation<'_>, options: &str, rust: &str, measure: Measure) -> Result<Action, MagicError> {
     let column = invocation.column + options.chars().count();
     let Time { source, first_line } = timed(&Invocation { rest: rust, column, ..*invocation })?;
@@ -122,7 +122,7 @@ fn measured(invocation: &Invocation<'_>, options: &str, rust: &str, measure: Mea
     Ok(Action::Timeit(Timeit { measure, setup, source, first_line }))
 }
 
-/// Where the Rust behind a magic's name begins: behind its options. `-n` is an option if a number follows, else a negation.
+/// The end of the options behind a magic's name, where the Rust begins. `-n` is an option if a number follows, and otherwise Rust.
 pub(crate) fn options_end(rest: &str) -> usize {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let mut end = 0;
@@ -140,7 +140,7 @@ pub(crate) fn options_end(rest: &str) -> usize {
     }
 }
 
-/// The first word, and where it ends.
+/// The first word of a text, and the offset of its end.
 fn first_word(text: &str) -> (&str, usize) {
     let word = text.split_whitespace().next().unwrap_or_default();
     let start = text.len() - text.trim_start().len();

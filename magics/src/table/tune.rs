@@ -1,4 +1,4 @@
-//! `%%tune`: every option with the field of the search's description that it sets.
+//! The magic `%%tune`, with the field of [`StudySpec`] that each option sets.
 
 use super::search::{BACKGROUND, search};
 use super::{Argument, Magic, MagicOption, Values};
@@ -50,7 +50,7 @@ pub(super) const TUNE: Magic = Magic {
     build: tune,
 };
 
-/// An option of the cell magic, and how its value gets into the description of the search.
+/// An option of the cell magic, and the function that sets its value in the specification of the search.
 struct Row {
     option: MagicOption,
     set: Set,
@@ -76,7 +76,7 @@ const fn row(name: &'static str, value: &'static str, summary: &'static str, set
     Row::of(MagicOption::new(name, value, summary), set)
 }
 
-/// A time in seconds, rounded up.
+/// Reads a time in seconds, rounded up.
 fn whole_seconds(text: &str) -> Result<u64, String> {
     Ok(seconds(text)?.ceil() as u64)
 }
@@ -125,7 +125,7 @@ const CONTINUE: MagicOption =
     MagicOption::flag("--continue", "keep the trials so far although the objective's code has changed");
 const OVERWRITE: MagicOption = MagicOption::flag("--overwrite", "delete an earlier study of that name first");
 
-/// Options, each with the one without which it means nothing.
+/// Options that need another option, each with that other option.
 const NEEDS: [(&str, MagicOption); 5] =
     [("--publish", STORAGE), ("--on", STORAGE), ("--workers", ON), ("--cpus", ON), ("--gpus", ON)];
 

@@ -1,4 +1,4 @@
-//! Cells that are right.
+//! Tests of valid cells: the steps into which a cell is parsed.
 
 use expect_test::{Expect, expect};
 use ferrotune_magics::{Action, Step, Time, Tune, parse};
@@ -7,7 +7,7 @@ use ferrotune_space::given::{Given, Values};
 use ferrotune_space::objective::{Constraint, Direction, Objective, Summary};
 use ferrotune_space::spec::StudySpec;
 
-/// One line a step: `first_line code` or the action.
+/// Compares the steps of a cell with the expected text, which has one line for each step: `first_line code` or the action.
 pub(crate) fn check(cell: &str, expected: Expect) {
     let steps = parse(cell).expect("the cell is right");
     let lines: Vec<String> = steps.iter().map(render).collect();

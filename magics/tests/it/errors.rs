@@ -1,4 +1,4 @@
-//! What each mistake says: one line that names it and shows the cure.
+//! Tests of the errors of magics: each error is one line that names the mistake and shows the cure.
 
 use expect_test::{Expect, expect};
 use ferrotune_magics::parse;

@@ -1,6 +1,7 @@
-//! No text makes the parser panic: every prefix of some cells, random damage to them, and cells made of the table's own words.
+//! Tests that no text makes the parser panic: every prefix of some cells, these cells with random damage, and cells made of the
+//! table's own words.
 //!
-//! The random cells of one seed are always the same. A failure names its seed; `FERROTUNE_FUZZ_SEED` runs it again.
+//! One seed always makes the same random cells. A failure names its seed; `FERROTUNE_FUZZ_SEED` repeats the run with that seed.
 
 use ferrotune_magics::{Part, cell_magic, complete, help, parse, rust_in, split, table};
 use std::panic;
@@ -19,17 +20,17 @@ const CELLS: &[&str] = &[
     "%history 2..=9 --numbered --file x\n%memory limit 2.5GiB\n%undo 3\n%dep serde@1.0 --features derive,std\nvec!?",
 ];
 
-/// What stands between the words of a cell.
+/// Characters that are inserted at random into a cell.
 const PIECES: &str = "%?'\"\\/*#rb{}()[];:-=!.,@\n\r\t é🦀0\u{2028}\u{0}";
 
-/// Words that a magic may take, and some that none takes, with `|` between.
+/// Words that a magic may accept, and words that no magic accepts, separated by `|`.
 const WORDS: &str = "0|-1|3|1e400|nan|18446744073709551616|2..=1|..|1.5GiB|90s|loss:min|:|a=b|=|'open|\"a b\"|''|--|-|\
      --no-such|tpe|é🦀|v5e:2x2|serde@|f()?;|{|status|limit|/|~|\\|\u{feff}";
 
-/// How long random cells are tried.
+/// The duration of the test with random cells.
 const TIME: Duration = Duration::from_secs(2);
 
-/// A small generator (SplitMix64), so that a failure can be repeated.
+/// A small random number generator (SplitMix64), so that a failure can be repeated.
 struct Random(u64);
 
 impl Random {
@@ -45,7 +46,7 @@ impl Random {
     }
 }
 
-/// What is parsed matters little here; that all places lie inside the cell does, and that an error is one line.
+/// Parses a cell, and checks that all places are inside the cell and that an error is one line. The parsed steps do not matter.
 fn feed(cell: &str) {
     let lines = cell.lines().count().max(1);
     let parts = split(cell).parts;
@@ -75,7 +76,7 @@ fn every_prefix_and_suffix_is_survived() {
     }
 }
 
-/// A cell with some bytes changed, taken out or put in.
+/// A cell with some bytes changed, removed or inserted.
 fn damaged(random: &mut Random) -> String {
     let mut bytes = random.of(CELLS).as_bytes().to_vec();
     let pieces: Vec<char> = PIECES.chars().collect();
@@ -93,7 +94,7 @@ fn damaged(random: &mut Random) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Magics of the table with options of their own or of others, with good and bad values, and sometimes a body.
+/// A cell of magics of the table, with options of these or of other magics, with valid and invalid values, and sometimes with a body.
 fn composed(random: &mut Random) -> String {
     let words: Vec<&str> = WORDS.split('|').collect();
     let mut cell = String::new();
@@ -115,7 +116,7 @@ fn composed(random: &mut Random) -> String {
     cell
 }
 
-/// The seeds of this run: one that is asked for, or as many as there is time for, from a new one on.
+/// The seeds of this run: the seed in `FERROTUNE_FUZZ_SEED`, or new seeds until the time is over.
 fn seeds() -> Box<dyn Iterator<Item = u64>> {
     if let Ok(seed) = std::env::var("FERROTUNE_FUZZ_SEED") {
         return Box::new(std::iter::once(seed.parse().expect("FERROTUNE_FUZZ_SEED is a whole number")));

@@ -1,4 +1,4 @@
-//! What a cell becomes, what each mistake says, and that no text whatever makes the parser panic.
+//! Tests of the magics: the steps of a cell, the error of each mistake, and that no text makes the parser panic.
 
 mod cells;
 mod errors;

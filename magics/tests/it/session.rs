@@ -1,4 +1,4 @@
-//! Magics that time Rust, read and write files, and look at the session.
+//! Tests of the magics that time Rust, read and write files, and show the session.
 
 use crate::cells::check;
 use expect_test::expect;

@@ -1,4 +1,4 @@
-//! Lines and cells that a shell runs.
+//! Tests of the lines and cells that a shell runs.
 
 use crate::cells::check;
 use expect_test::expect;

@@ -1,4 +1,4 @@
-//! The table and what is made of it.
+//! Tests of the table of magics, and of the help and the completions that are made from it.
 
 use expect_test::expect;
 use ferrotune_magics::{Completion, Matches, complete, help, lsmagic, table};

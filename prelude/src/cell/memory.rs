@@ -1,14 +1,14 @@
-//! `%memit`: the most memory that Rust takes while it runs. The kernel writes the calls into a cell. Knows only the memory of the
-//! process, not that of accelerators.
+//! The magic `%memit`, which measures the peak memory of Rust code. The kernel writes the calls into a cell. Measures only the memory
+//! of the process, not that of accelerators.
 
 use ferrotune_machine::format::bytes;
 use std::fs;
 use std::io::{Error, Result};
 
-/// Runs Rust once, and shows how much memory it took beyond that which the process had before.
+/// Runs Rust code once, and shows the peak memory and its increment over the memory before.
 ///
 /// # Errors
-/// The first error of the Rust or its setup; and if the system does not count the process' memory.
+/// The first error of the code or its setup, and an error if the system does not count the process' memory.
 pub fn measure<E: From<Error>>(
     mut run: impl FnMut(&mut Gauge) -> std::result::Result<(), E>,
 ) -> std::result::Result<(), E> {
@@ -19,7 +19,7 @@ pub fn measure<E: From<Error>>(
     Ok(())
 }
 
-/// Runs the measured Rust.
+/// Runs the measured code.
 #[derive(Debug, Default)]
 pub struct Gauge {
     before_bytes: u64,
@@ -27,15 +27,15 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// Runs it, and takes its peak.
+    /// Runs the code, and measures the process' memory before it and at its peak.
     ///
     /// # Errors
-    /// Its error; and if the system does not count the process' memory.
+    /// The code's error, and an error if the system does not count the process' memory.
     pub fn run<E: From<Error>>(
         &mut self,
         mut body: impl FnMut() -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        // The peak becomes what is held now: https://docs.kernel.org/filesystems/proc.html
+        // Resets the peak to the present memory: https://docs.kernel.org/filesystems/proc.html
         fs::write("/proc/self/clear_refs", "5")?;
         self.before_bytes = held("VmRSS:")?;
         body()?;

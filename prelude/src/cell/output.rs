@@ -1,6 +1,6 @@
-//! Flushes output without a line end, which the standard library holds back and a notebook is to show.
+//! Flushes output without a line end, which the standard library would hold back, so that the notebook shows it.
 //!
-//! One thread flushes the standard output while a cell runs. It rests between cells, so that it holds no lock while the
+//! One thread flushes the standard output while a cell runs. Between cells the thread rests, so that it holds no lock while the
 //! process forks.
 
 use std::io::Write;
@@ -8,22 +8,22 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the output is flushed. A progress bar looks smooth.
+/// The interval between two flushes. With it, a progress bar looks smooth.
 const INTERVAL: Duration = Duration::from_millis(40);
 
-/// How long another thread may hold the standard output locked at the end of a cell.
+/// The longest wait at the end of a cell for a thread that holds the standard output locked.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 static STATE: Mutex<State> = Mutex::new(State::Resting);
 static CHANGED: Condvar = Condvar::new();
 
-/// What the thread does.
+/// The phase of the thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Resting,
     /// A cell runs.
     Running,
-    /// The cell has ended: flush once more, then rest.
+    /// The cell has ended: the thread flushes once more, and then rests.
     Ending,
 }
 
@@ -33,7 +33,7 @@ fn state() -> MutexGuard<'static, State> {
 
 /// Starts the thread, also in a woken snapshot.
 pub(super) fn start() {
-    set(State::Ending); // `end` waits until the thread has run once, and so has its name
+    set(State::Ending); // `end` waits until the thread has run once and so has its name
     match thread::Builder::new().name("ferrotune-out".to_owned()).spawn(serve) {
         Ok(_) => {
             end();
@@ -42,12 +42,12 @@ pub(super) fn start() {
     }
 }
 
-/// A cell begins.
+/// Begins the flushes for a cell.
 pub(super) fn begin() {
     set(State::Running);
 }
 
-/// The cell has ended; `false` if its last output cannot be flushed, because a thread keeps it locked.
+/// Ends the flushes for a cell. Returns `false` if its last output cannot be flushed, because a thread keeps it locked.
 pub(super) fn end() -> bool {
     set(State::Ending);
     let deadline = Instant::now() + PATIENCE;
@@ -80,7 +80,7 @@ fn serve() {
             continue;
         }
         drop(now);
-        // The pipe has no reader any more; only the standard error is left.
+        // The pipe has no reader any more, so the message goes to the standard error.
         if let Err(error) = std::io::stdout().flush() {
             eprintln!("the last output of the cell is lost: {error}");
         }

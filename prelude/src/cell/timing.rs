@@ -1,24 +1,24 @@
-//! `%timeit`: runs Rust many times and says how long one run takes. The kernel writes the calls into a cell. Knows nothing of
-//! what it times; a measurement ends early where the user interrupts the cell.
+//! The magic `%timeit`, which runs Rust code many times and shows the time of one run. The kernel writes the calls into a cell. Knows
+//! nothing of the code; a measurement ends early if the user interrupts the cell.
 
 use crate::display::grouped;
 use crate::interrupt::interrupted;
 use std::time::{Duration, Instant};
 
-/// How long one measurement takes at least, if the user does not say how often it runs the Rust.
+/// The shortest time of a measurement, if the user does not set the number of runs.
 const MEASUREMENT: Duration = Duration::from_millis(200);
 
-/// How long Rust runs before the next look at interrupts.
+/// The time between two checks for an interrupt.
 const BLOCK: Duration = Duration::from_millis(10);
 
-/// Runs measurements and prints what they have found; prints nothing if the cell is interrupted.
+/// Runs measurements and shows a summary; shows nothing if the cell is interrupted.
 ///
 /// # Errors
-/// The first error of the timed Rust or its setup.
+/// The first error of the timed code or its setup.
 pub fn measure<E>(loops: Option<u64>, runs: u64, mut run: impl FnMut(&mut Timer) -> Result<(), E>) -> Result<(), E> {
     let mut timer = Timer { loops: 1, block: 1, taken: Duration::ZERO };
     let mut per_loop = Vec::new();
-    // The first run fills caches and makes what is made lazily.
+    // The first run fills caches and makes lazy values.
     run(&mut timer)?;
     timer.settle();
     match loops {
@@ -42,20 +42,20 @@ pub fn measure<E>(loops: Option<u64>, runs: u64, mut run: impl FnMut(&mut Timer)
     Ok(())
 }
 
-/// Runs the timed Rust as often as a measurement wants.
+/// Runs the timed code as often as a measurement needs.
 #[derive(Debug)]
 pub struct Timer {
     loops: u64,
-    /// How many runs take about as long as [`BLOCK`].
+    /// The number of runs that take about as long as [`BLOCK`].
     block: u64,
     taken: Duration,
 }
 
 impl Timer {
-    /// Runs it, and takes the time.
+    /// Runs the code, and measures its time.
     ///
     /// # Errors
-    /// Its first error.
+    /// The first error of the code.
     pub fn time<E>(&mut self, mut body: impl FnMut() -> Result<(), E>) -> Result<(), E> {
         let mut error = None;
         self.repeat(&mut || match body() {
@@ -68,8 +68,8 @@ impl Timer {
         error.map_or(Ok(()), Err)
     }
 
-    /// The compiler cannot look through the call, since this function is in another library than the cell: no run is left
-    /// out, and none is moved out of the loop.
+    /// Runs `body` as often as needed. The compiler cannot optimise across this call, because the function is in another library than the
+    /// cell: no run is left out, and no work is moved out of the loop.
     #[inline(never)]
     fn repeat(&mut self, body: &mut dyn FnMut() -> bool) {
         let mut left = self.loops;
@@ -92,7 +92,7 @@ impl Timer {
     }
 }
 
-/// 1, 2, 5, 10, 20, 50, …
+/// The next number of runs in the sequence 1, 2, 5, 10, 20, 50, …
 fn next_count(count: u64) -> u64 {
     let mut power = 1;
     while power * 10 <= count {
@@ -105,7 +105,7 @@ fn next_count(count: u64) -> u64 {
     }
 }
 
-/// One line, from the seconds that a loop took in each measurement.
+/// The summary of measurements in one line, from the seconds of a loop in each.
 fn summary(per_loop: &[f64], loops: u64) -> String {
     let count = per_loop.len() as f64;
     let mean = per_loop.iter().sum::<f64>() / count;
@@ -122,7 +122,7 @@ fn summary(per_loop: &[f64], loops: u64) -> String {
     )
 }
 
-/// Three digits in the unit that fits: `1.25 s`, `34.1 ms`, `170 µs`, `12 ns`.
+/// A time with three digits in a fitting unit: `1.25 s`, `34.1 ms`, `170 µs`, `12 ns`.
 fn seconds(seconds: f64) -> String {
     let scale = [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs")].into_iter().find(|(scale, _)| seconds >= 0.9995 * scale);
     let (scale, unit) = scale.unwrap_or((1e-9, "ns"));

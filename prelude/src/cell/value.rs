@@ -1,13 +1,13 @@
-//! How a cell's last expression is shown.
+//! The display of a cell's last expression.
 //!
-//! A cell calls `evcxr_display` on a reference to it. The compiler takes the first method of that name that the type has:
+//! A cell calls `evcxr_display` on a reference to the expression. The compiler takes the first method of that name that the type has:
 //!
-//! * its own, or one of a trait of the notebook, or of [`display::Show`](crate::display::Show);
-//! * that of [`ShowKnown`], for tensors, strings, and what has elements;
-//! * that of [`ShowText`], for everything else that is `Debug`.
+//! * its own method, or that of a trait of the notebook or of [`display::Show`](crate::display::Show);
+//! * the method of [`ShowKnown`], for tensors, strings, and collections;
+//! * the method of [`ShowText`], for everything else that is `Debug`.
 //!
-//! So no cell is compiled twice. Each trait is implemented for references and needs one reference more than the one before it,
-//! or a mutable one, since Rust prefers the method that needs less.
+//! So no cell is compiled twice. Each trait is implemented for references, and needs one reference more than the trait before it,
+//! or a mutable one, because Rust prefers the method that needs less.
 
 use crate::dataset;
 use crate::display::{Bundle, value};
@@ -17,15 +17,15 @@ use ferrotune_data::{Columns, Dataset};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 
-/// Shows values of types that are known here.
+/// Shows values of types that this library knows.
 pub trait ShowKnown {
-    /// Shows the value as that of the cell.
+    /// Shows the value as the cell's result.
     fn evcxr_display(&self);
 }
 
 /// Shows values of all other types that are `Debug`.
 pub trait ShowText {
-    /// Shows the value as that of the cell.
+    /// Shows the value as the cell's result.
     fn evcxr_display(&mut self);
 }
 
@@ -115,7 +115,7 @@ fn show(bundle: Bundle) {
     crate::display::Show::evcxr_display(&bundle);
 }
 
-/// Shows values now, below what the cell has shown before, as they are shown at a cell's end.
+/// Shows values now, below the cell's earlier output, in the same way as at a cell's end.
 ///
 /// ```ignore
 /// ferrotune::show!(weights, "loss", &losses[..3]);
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::display::Show as _;
 
-    /// What the compiler chooses, as the kernel writes the call.
+    /// Checks that the compiler finds a method for the call that the kernel writes.
     macro_rules! compiles {
         ($($value:expr),+ $(,)?) => {$((&($value)).evcxr_display();)+};
     }

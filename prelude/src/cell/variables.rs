@@ -1,7 +1,7 @@
-//! `%whos`: a table of variables. The kernel writes a call for each variable into a cell. Looks at variables, and never
-//! changes one.
+//! The magic `%whos`, which shows a table of variables. The kernel writes a call for each variable into a cell. Reads variables, and
+//! never changes one.
 //!
-//! What is known of a variable depends on its type. In `(&&&&Variable(&value)).facts()` the compiler takes the first of
+//! The facts of a variable depend on its type. In `(&&&&Variable(&value)).facts()` the compiler takes the first of
 //! these traits that the type has: [`OfVector`], [`OfElements`], [`OfDebug`], [`OfAny`].
 
 use crate::device;
@@ -11,14 +11,14 @@ use ferrotune_machine::format::bytes;
 use std::any::Any;
 use std::fmt::Debug;
 
-/// How many characters of a value are shown.
+/// The largest number of characters of a value in the table.
 const SHOWN_CHARS: usize = 60;
 
-/// A variable whose facts are wanted.
+/// A variable for the table.
 #[derive(Debug)]
 pub struct Variable<'a, T>(pub &'a T);
 
-/// What is known of a variable.
+/// The facts of a variable in the table.
 #[derive(Debug)]
 pub struct Facts {
     bytes: usize,
@@ -27,7 +27,7 @@ pub struct Facts {
 
 /// The facts of vectors that are `Debug`.
 pub trait OfVector {
-    /// Its memory, its length and its elements.
+    /// Returns the vector's memory, length and elements.
     fn facts(&self) -> Facts;
 }
 
@@ -40,7 +40,7 @@ impl<T: Debug> OfVector for &&&Variable<'_, Vec<T>> {
 
 /// The facts of all other vectors.
 pub trait OfElements {
-    /// Its memory and its length.
+    /// Returns the vector's memory and length.
     fn facts(&self) -> Facts;
 }
 
@@ -58,7 +58,7 @@ fn of_vector<T>(vector: &Vec<T>) -> Facts {
 
 /// The facts of values that are `Debug`; tensors and strings have more.
 pub trait OfDebug {
-    /// Its memory and the beginning of its text.
+    /// Returns the value's memory and the beginning of its text.
     fn facts(&self) -> Facts;
 }
 
@@ -77,7 +77,7 @@ impl<T: Debug + 'static> OfDebug for &Variable<'_, T> {
 
 /// The facts of any other value.
 pub trait OfAny {
-    /// Its memory.
+    /// Returns the value's memory.
     fn facts(&self) -> Facts;
 }
 

@@ -1,4 +1,4 @@
-//! The self-test's computations with candle, on any device that it has.
+//! The computations of the self-test with candle, on any of its devices.
 
 use candle_core::{Device, Error, Result, Tensor, Var};
 use candle_nn::{Optimizer as _, SGD};

@@ -1,4 +1,4 @@
-//! What `%tpu_check` runs: compiles programs for a TPU, which need not be attached.
+//! The magic `%tpu_check`, which compiles programs for a TPU that need not be attached.
 
 use super::{fail, say, with_probe};
 use crate::compile::Step;
@@ -9,7 +9,7 @@ use std::any::{Any, type_name};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long compiling may take: a large network takes minutes, longer where other programs run as well.
+/// The time limit for compiling: a large network takes minutes, longer if other programs run as well.
 const DEADLINE: Duration = Duration::from_secs(3600);
 
 /// Checks the StableHLO module in a file.
@@ -23,7 +23,7 @@ pub fn check_file(tpu: &str, file: &str) {
     end(compiled(tpu, Module::File(file.into())).map(|check| say(check.to_string())));
 }
 
-/// Checks a variable of the notebook that holds a compiled step: each program that it has had so far.
+/// Checks a notebook's variable with a compiled step: each program that the step has had so far.
 pub fn check<T: Any>(tpu: &str, name: &str, variable: &mut T) {
     end(check_step(tpu, name, variable));
 }
@@ -65,7 +65,7 @@ fn check_step<T: Any>(tpu: &str, name: &str, variable: &mut T) -> Result<(), Str
         };
         match checked {
             Ok(check) => say(format!("{called}\n{check}")),
-            // The other shapes are checked nevertheless.
+            // The other signatures are checked nevertheless.
             Err(reason) => refused = refused.and(Err(reason)),
         }
     }
@@ -83,7 +83,7 @@ fn libtpu() -> Result<PathBuf, String> {
     detect(&Machine::this(), None).libtpu.ok_or_else(|| missing.to_owned())
 }
 
-/// `step(f32[128, 784], u32[128])`
+/// The text of a call with this signature, such as `step(f32[128, 784], u32[128])`.
 fn written(name: &str, signature: &Signature) -> String {
     let argument = |(dims, dtype): &(Vec<usize>, _)| format!("{}{dims:?}", candle_core::DType::as_str(dtype));
     format!("{name}({})", signature.iter().map(argument).collect::<Vec<_>>().join(", "))

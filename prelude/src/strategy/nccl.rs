@@ -1,7 +1,7 @@
-//! CUDA devices reduce among themselves, through NVIDIA's NCCL, in one process or in several of a cluster.
+//! Reductions among CUDA devices through NVIDIA's NCCL, in one process or in several processes of a cluster.
 //!
-//! NCCL waits for ever for a replica that has ended, so all replicas meet through the host's memory first, and over TCP those of other
-//! processes, where a missing one is an error. A process that dies after this meeting lets the others wait.
+//! NCCL waits for ever for a replica that has ended. So all replicas first meet through the host's memory, and over TCP with those of
+//! other processes; there, a missing replica is an error. If a process dies after this meeting, the others wait for ever.
 
 use candle_core::backend::BackendStorage as _;
 use candle_core::cuda_backend::cudarc::driver::{CudaSlice, DeviceRepr, ValidAsZeroBits};
@@ -14,27 +14,27 @@ use std::cell::RefCell;
 use std::fmt::Debug;
 
 thread_local! {
-    /// This replica's place among the devices, from its first step in a scope on.
+    /// This replica's connection to NCCL, from its first step in a scope on.
     static LINK: RefCell<Option<Link>> = const { RefCell::new(None) };
 }
 
 struct Link {
-    /// The scope that it belongs to. The only replica of a process has the thread of whoever opens scopes, one after the other.
+    /// The scope of the connection. The only replica of a process runs on the thread that opens the scopes, one after the other.
     scope: u64,
     comm: Comm,
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // This aborts operations that are still running.
+        // Dropping the connection aborts operations that are still running.
         if let Err(error) = self.comm.stream().synchronize() {
             eprintln!("ferrotune: gradients may not have arrived: {error:?}");
         }
     }
 }
 
-/// Whether each replica of this process has a CUDA device of its own, and there is another replica. The other processes of a cluster
-/// say for themselves, when they meet.
+/// Whether each replica of this process has its own CUDA device, and there is another replica. The other processes of a cluster
+/// check their own devices at the meeting.
 pub(super) fn serves(strategy: &Strategy) -> bool {
     let devices = strategy.devices();
     let is_own = |(place, device): (usize, &String)| device.starts_with("cuda") && !devices[..place].contains(device);
@@ -56,9 +56,9 @@ pub(super) fn mean(replica: &Replica<'_>, values: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// Waits for all replicas, and makes sure that they have equally many values.
+/// Waits for all replicas, and checks that they have the same number of values.
 fn meet(replica: &Replica<'_>, length: usize) -> Result<()> {
-    // Only this replica writes to its slot, so the mean over all replicas is what it wrote divided by their number.
+    // Only this replica writes to its slot, so the mean over all replicas is the written value divided by their number.
     let mut lengths = vec![0.0_f64; replica.count()];
     lengths[replica.index()] = (length * replica.count()) as f64;
     replica.all_reduce_mean(&mut lengths).map_err(Error::wrap)?;
@@ -68,13 +68,13 @@ fn meet(replica: &Replica<'_>, length: usize) -> Result<()> {
     }
 }
 
-/// Joins the other replicas, which call this at the same time.
+/// Connects to the other replicas, which call this function at the same time.
 fn open(replica: &Replica<'_>, values: &Tensor) -> Result<Link> {
     let stream = values.device().as_cuda_device()?.cuda_stream();
     stream.context().bind_to_thread().map_err(|error| failed("bind the device", &error))?;
     let uuid = stream.context().uuid().map_err(|error| failed("read the device's name", &error))?;
     check_own_devices(&gathered(replica, Some(uuid.bytes), replica.count())?)?;
-    // The first replica's name for this meeting.
+    // The NCCL id of this connection, which the first replica makes.
     let id = if replica.index() == 0 { Some(Id::new().map_err(|error| failed("begin", &error))?) } else { None };
     let names = gathered(replica, id.map(|id| *id.internal()), 1)?;
     let id = Id::uninit(names.first().copied().unwrap_or([0; 128]));
@@ -83,11 +83,11 @@ fn open(replica: &Replica<'_>, values: &Tensor) -> Result<Link> {
     Ok(Link { scope: replica.scope(), comm })
 }
 
-/// The bytes of the first replicas, which all of them learn; a replica that has none is not one of these.
+/// Distributes the bytes of the first `replicas` replicas to all replicas. A replica without bytes passes `None`.
 fn gathered<const N: usize>(replica: &Replica<'_>, own: Option<[i8; N]>, replicas: usize) -> Result<Vec<[i8; N]>> {
     let mut values = vec![0.0_f32; N * replicas];
     for (value, byte) in values.iter_mut().skip(N * replica.index()).zip(own.iter().flatten()) {
-        // Small whole numbers are exact in the mean, to which the other replicas add zeros.
+        // The other replicas add zeros, and small whole numbers are exact in the mean.
         *value = f32::from(byte.cast_unsigned()) * replica.count() as f32;
     }
     replica.all_reduce_mean(&mut values).map_err(Error::wrap)?;
@@ -95,7 +95,7 @@ fn gathered<const N: usize>(replica: &Replica<'_>, own: Option<[i8; N]>, replica
     Ok(values.as_chunks().0.iter().map(bytes).collect())
 }
 
-/// Refuses a device that two replicas have, in one process or two, because NCCL does not serve them.
+/// Refuses a CUDA device that two replicas share, in one process or two, because NCCL does not support that.
 fn check_own_devices(uuids: &[[i8; 16]]) -> Result<()> {
     for (replica, uuid) in uuids.iter().enumerate() {
         if let Some(first) = uuids[..replica].iter().position(|other| other == uuid) {

@@ -1,21 +1,21 @@
-//! The flame graph as SVG: each box stands on its caller, and is as wide as its share of the CPU time. Has no scripts and no fonts.
+//! The flame graph as SVG without scripts or fonts: each box stands on its caller, and is as wide as its share of the CPU time.
 
 use super::{Call, Flame, Kind};
 use ferrotune_display::escape;
 use std::fmt::Write as _;
 
-/// In the units of the drawing, which the front end scales.
+/// The width of the drawing in its own units, which the front end scales.
 const WIDTH: f64 = 1000.0;
 const ROW: f64 = 17.0;
 const LETTER: f64 = 6.3;
 
-/// A box that is narrower is left out, with those that stand on it.
+/// The least width of a box; a narrower box is left out, with the boxes above it.
 const NARROWEST: f64 = 0.7;
 
-/// So many rows at most are drawn.
+/// The greatest number of rows in the drawing.
 const MOST_ROWS: usize = 80;
 
-/// The drawing has its own light ground, so that it reads in a dark notebook, too.
+/// The drawing's background colour, which is light so that the text is readable in a dark notebook, too.
 const GROUND: &str = "#fbfaf7";
 const INK: &str = "#222";
 
@@ -49,7 +49,7 @@ impl Flame {
         calls
     }
 
-    /// Places boxes side by side, and what they call above them.
+    /// Places boxes side by side, and the boxes of their callees above them.
     fn place<'a>(
         &'a self,
         calls: Vec<usize>,
@@ -95,7 +95,7 @@ impl Flame {
     }
 }
 
-/// Lines of cells are orange, functions yellow, each in a shade of its own.
+/// The colour of a box: orange for lines of cells and yellow for functions, each in its own shade.
 fn colour(call: &Call) -> String {
     let shade = call.name.bytes().fold(7u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into())) % 12;
     match call.kind {

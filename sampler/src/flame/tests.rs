@@ -1,4 +1,4 @@
-//! The call tree of samples whose functions are those of this test program.
+//! Tests of the call tree, with samples whose functions are those of this test program.
 
 use super::*;
 use crate::samples::Node;
@@ -14,7 +14,7 @@ fn helper() -> u64 {
     black_box(u64::from(std::process::id()) + 1)
 }
 
-/// A thread's name, the functions that it has called, the outermost first, and the time that it was in the last one.
+/// A thread's name, its stack of functions with the outermost first, and the CPU time of the innermost function.
 type Called<'a> = (&'a str, &'a [fn() -> u64], u64);
 
 /// Samples of threads that have called functions of this program.

@@ -1,4 +1,4 @@
-//! Samples of this process' own threads.
+//! Tests that sample the threads of this process.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use ferrotune_sampler::{Place, Sampler, Samples, Symbols};
@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A process has one sampler at a time.
+/// A lock that a test holds while it samples, because a process has at most one sampler.
 static ONE: Mutex<()> = Mutex::new(());
 
 const PERIOD: Duration = Duration::from_millis(10);
@@ -61,7 +61,7 @@ fn path(samples: &Samples, symbols: &Symbols, node: usize) -> (String, Vec<Strin
     panic!("node {node} has no thread");
 }
 
-/// The CPU time in milliseconds of the stacks in which a function is.
+/// The CPU time in milliseconds of the stacks that contain a function.
 fn time_in(samples: &Samples, function: &str) -> u64 {
     let symbols = Symbols::of(samples);
     let within = (0..samples.nodes.len())
@@ -154,7 +154,7 @@ fn ticks() -> u64 {
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-/// As much work as always, on two threads.
+/// A fixed amount of work, on two threads.
 fn fixed_work() {
     let work = || black_box((0..5_000_000_000u64).fold(1u64, |state, number| state.rotate_left(7) ^ black_box(number)));
     thread::scope(|scope| {
@@ -177,7 +177,7 @@ fn sampling_costs_at_most_two_percent() {
         }
         times[round % 2].push(ticks() - before);
     }
-    // Other programs only add time.
+    // Other programs can only add time, so the least time is compared.
     let [without, with] = times.map(|times| times.into_iter().min().unwrap() as f64 / 100.0);
     eprintln!("{without:.2} s of CPU time without the sampler, {with:.2} s with it");
     assert!(with <= 1.02 * without, "{with} s with the sampler, {without} s without");

@@ -1,30 +1,30 @@
-//! Folders that are on disk once they are made: a name survives a power cut only if the folder that holds it was synced.
-//! And folders that may come from anyone: a name in a study's folder must not lead out of it.
+//! Operations on folders. New folders are on disk once they are made: a name survives a power cut only if its parent folder
+//! was synced. Folders that may come from anyone are checked: a name in a study's folder must not lead out of it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, FileType};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a study's folder, or a mirror, must not have in it.
+/// A reason why a study's folder, or a mirror, cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// A symbolic link: what is written, read or removed under its name may be any file of the user's.
+    /// A symbolic link: the file that is written, read or removed under its name may be any of the user's files.
     #[error("{} is a symbolic link, which a study must not have: it leads out of the folder; put what it names there itself", path.display())]
     Link {
-        /// The link.
+        /// The path of the link.
         path: PathBuf,
     },
     /// A pipe, a socket or a device.
     #[error("{} is neither a file nor a folder; remove it", path.display())]
     Special {
-        /// What it is.
+        /// The path of the special file.
         path: PathBuf,
     },
-    /// The folder cannot be looked into.
+    /// The folder cannot be read.
     #[error("cannot look at {}: {source}", path.display())]
     Unreadable {
-        /// The folder, or the name in it.
+        /// The path of the folder, or of the entry in it.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
@@ -37,13 +37,13 @@ impl From<FolderError> for io::Error {
     }
 }
 
-/// Refuses a folder in which a name leads elsewhere. The names inside its folders are not looked at. A folder that is not
-/// there has none; nor has a file in its place, of which whoever wants the folder complains.
+/// Refuses a folder in which a name leads elsewhere. The contents of its subfolders are not checked. A folder that does not
+/// exist is accepted, and so is a file in its place: the code that needs the folder reports that error.
 pub fn refuse_links(folder: &Path) -> Result<(), FolderError> {
     refuse_links_of(folder, |_| true)
 }
 
-/// The same for those names that are `ours`; what users put beside them is their affair.
+/// Refuses a folder in which a name accepted by `ours` leads elsewhere. Users may put any other names there.
 pub(crate) fn refuse_links_of(folder: &Path, ours: impl Fn(&OsStr) -> bool) -> Result<(), FolderError> {
     let unreadable = |source| FolderError::Unreadable { path: folder.to_owned(), source };
     let entries = match fs::read_dir(folder) {
@@ -59,7 +59,7 @@ pub(crate) fn refuse_links_of(folder: &Path, ours: impl Fn(&OsStr) -> bool) -> R
     Ok(())
 }
 
-/// Refuses a path whose last name leads elsewhere. What is not there does not.
+/// Refuses a path whose last name leads elsewhere. A path that does not exist is accepted.
 pub fn refuse_link(path: &Path) -> Result<(), FolderError> {
     match fs::symlink_metadata(path) {
         Err(error) if is_absence(&error) => Ok(()),
@@ -68,7 +68,7 @@ pub fn refuse_link(path: &Path) -> Result<(), FolderError> {
     }
 }
 
-/// What came of removing something: what is gone already is removed.
+/// The result of a removal, in which a file that does not exist counts as removed.
 pub fn removed(outcome: io::Result<()>) -> io::Result<()> {
     match outcome {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -76,7 +76,7 @@ pub fn removed(outcome: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Whether the system says that a path names nothing.
+/// Whether an error means that a path does not exist.
 pub fn is_absence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
@@ -89,7 +89,7 @@ fn refuse(path: &Path, kind: FileType) -> Result<(), FolderError> {
     }
 }
 
-/// Makes a folder and those above it that are missing, and syncs the parent of every one that it made.
+/// Makes a folder and its missing parents, and syncs the parent of each folder that it made.
 pub fn create_and_sync(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -99,19 +99,19 @@ pub fn create_and_sync(folder: &Path) -> io::Result<()> {
         create_and_sync(parent)?;
     }
     match fs::create_dir(folder) {
-        // Another process may have made it meanwhile.
+        // Another process may have made the folder meanwhile.
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !folder.is_dir() => Err(error),
         _ => sync(parent.unwrap_or(Path::new("."))),
     }
 }
 
-/// Copies a file to where it is to be; it is there whole or not at all, and on disk when this returns.
+/// Copies a file to `target`. The copy is complete or absent at any time, and is on disk when this function returns.
 pub fn install(source: &Path, target: &Path) -> io::Result<()> {
     let mut from = File::open(source)?;
     write_whole(target, |to| io::copy(&mut from, to).map(drop))
 }
 
-/// Writes a file that is there whole or not at all, and on disk when this returns.
+/// Writes a file that is complete or absent at any time, and is on disk when this function returns.
 pub(crate) fn write_whole(target: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let mut partial = target.as_os_str().to_owned();
     partial.push(".partial");
@@ -123,7 +123,7 @@ pub(crate) fn write_whole(target: &Path, write: impl FnOnce(&mut File) -> io::Re
     sync(target.parent().unwrap_or(Path::new(".")))
 }
 
-/// Puts the names in a folder on disk.
+/// Syncs the names in a folder to disk.
 pub fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder).and_then(|folder| folder.sync_all())
 }

@@ -1,7 +1,7 @@
-//! The study's journal: the facts of its trials, in an append-only file that Optuna's `JournalFileBackend` reads and writes,
-//! with a checksum on each line of ours, or in the tables of Optuna's `RDBStorage`. It owns the trials' records, which only
-//! facts change. One search at a time writes a file, and any number a database, beside any number of Optuna's processes; a
-//! fact is on disk before the call that records it returns.
+//! The study's journal: the facts of its trials. They are in an append-only file that Optuna's `JournalFileBackend` reads
+//! and writes, with a checksum on each line of ours, or in the tables of Optuna's `RDBStorage`. The journal owns the
+//! trials' records, which only facts change. One search at a time writes a file; any number of searches write to a
+//! database. Any number of Optuna's processes write to either. A fact is on disk before the call that records it returns.
 
 mod append_lock;
 mod content;
@@ -45,43 +45,43 @@ use std::borrow::Cow;
 use std::fs::DirEntry;
 use std::path::Path;
 
-/// Version of our own facts in the journal (Optuna's format has none).
+/// The version of our own facts in the journal (Optuna's format has none).
 const VERSION: u64 = 2;
 
-/// A study that is open for writing. Its folder is closed to every other search.
+/// A study that is open for writing. No other search can open its folder.
 #[derive(Debug)]
 pub struct Journal {
     spec: StudySpec,
     known: Known,
     store: Store,
-    /// Whether its open trials are for others when it is closed.
+    /// Whether other searches may continue this search's open trials after it is closed.
     leaves_trials: bool,
-    /// Held, and given up by the system when it is closed, however this process ends.
+    /// The lock of the study. The system releases it when its file is closed, however this process ends.
     _lock: StudyLock,
 }
 
-/// Where the facts are.
+/// The place where the facts are stored.
 #[derive(Debug)]
 enum Store {
-    /// In the study's folder, which has but one search.
+    /// A file in the study's folder, which only one search uses.
     File(InFile),
-    /// In a database, with other searches beside this one.
+    /// A database, which several searches use at once.
     Database(Box<InDatabase>),
 }
 
 impl Journal {
-    /// Opens the study in `folder`, or begins it; with `spec.storage` in that database.
+    /// Opens or begins the study in `folder`; with `spec.storage`, the study is in that database.
     ///
-    /// A torn last line is cut off, and kept in a file beside the journal. With `spec.overwrite` an earlier study is deleted
-    /// first. Trials that a dead supervisor left come back without an ending. Fails if the folder cannot be written, if
-    /// another search has the study open, if the journal is damaged or of a newer version, if its objective is another one
-    /// or has another source, or if a name in the folder leads out of it.
+    /// A torn last line is cut off, and kept in a file beside the journal. With `spec.overwrite` an earlier study is
+    /// deleted first. Trials of a dead supervisor have no ending. Fails if the folder cannot be written, if another search
+    /// has the study open, if the journal is damaged or of a newer version, if the study has another objective or another
+    /// source of its objective, or if a name in the folder leads out of it.
     pub fn open(folder: &Path, spec: &StudySpec) -> Result<Journal, JournalError> {
         Ok(Journal::open_with(folder, spec, || Ok::<_, JournalError>(()))?.0)
     }
 
-    /// The same, with something to `prepare` in the folder when it is locked, before anything is written about this
-    /// search. Where that fails, the journal stays as it was; with `spec.overwrite` it is empty.
+    /// Opens the study as [`Journal::open`] does, and calls `prepare` once the folder is locked, before anything is written
+    /// about this search. If `prepare` fails, the journal stays unchanged; with `spec.overwrite` it is empty.
     pub fn open_with<T, E: From<JournalError>>(
         folder: &Path,
         spec: &StudySpec,
@@ -119,8 +119,9 @@ impl Journal {
         Ok((journal, prepared))
     }
 
-    /// Reads the study in `folder`, or in the database that the folder names, without a lock, also while a search writes it.
-    /// Fails if there is none, if it is damaged or of a newer version, or if a name in the folder leads out of it.
+    /// Reads the study in `folder`, or in the database that the folder names. Takes no lock, and works while a search
+    /// writes the study. Fails if there is no study, if it is damaged or of a newer version, or if a name in the folder
+    /// leads out of it.
     pub fn read(folder: &Path) -> Result<Study, JournalError> {
         refuse_links(folder)?;
         if let Some(study) = in_database::read(folder)? {
@@ -137,14 +138,14 @@ impl Journal {
         Ok(Study { spec, trials: study.trials, times: study.times, defaults: study.defaults })
     }
 
-    /// The address of the database that the study in `folder` is in, for a search that goes on with it; none where it is in
-    /// the folder itself.
+    /// The address of the database with the study in `folder`, for a search that continues the study; none if the study is
+    /// in the folder itself.
     pub fn storage_of(folder: &Path) -> Result<Option<String>, JournalError> {
         database::address(folder)
     }
 
-    /// The search in force: as given to [`Journal::open`], with a seed — the given one, else that of the study so
-    /// far, else one drawn now.
+    /// The spec in force: the spec given to [`Journal::open`], with a seed. The seed is the given one, or else that of the
+    /// study so far, or else a new random one.
     pub fn spec(&self) -> &StudySpec {
         &self.spec
     }
@@ -154,13 +155,13 @@ impl Journal {
         &self.known.replay.study.trials
     }
 
-    /// How many of them have ended.
+    /// The number of trials that have ended.
     pub fn ended(&self) -> u64 {
         self.known.replay.study.ended
     }
 
-    /// Takes in what other programs have written, such as trials that Optuna has begun, ended or enqueued. Says whether
-    /// any of it was taken in since the last call.
+    /// Reads the facts that other programs have written, for example trials that Optuna has begun, ended or enqueued.
+    /// Returns whether any such fact was applied since the last call.
     pub fn read_on(&mut self) -> Result<bool, JournalError> {
         match &mut self.store {
             Store::File(file) => file.read_others(&mut self.known)?,
@@ -169,7 +170,7 @@ impl Journal {
         Ok(std::mem::take(&mut self.known.has_news))
     }
 
-    /// Writes what a new study begins with, and how this search differs from the last one.
+    /// Writes the first facts of a new study, and the differences between this search and the last one.
     fn begin(&mut self) -> Result<(), JournalError> {
         let asked = self.spec.clone();
         match &mut self.store {
@@ -183,8 +184,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Holds back the facts that are recorded from now on, so that those of a short trial cost one write: that of the
-    /// next trial's beginning. The records have them at once.
+    /// Holds back the facts that are recorded from now on, so that all facts of a short trial need one write: that of the
+    /// next trial's beginning. The records contain the facts at once.
     pub fn hold(&mut self) {
         match &mut self.store {
             Store::File(file) => file.is_holding = true,
@@ -192,7 +193,7 @@ impl Journal {
         }
     }
 
-    /// Puts what was held back on disk, and holds back nothing more.
+    /// Writes the facts that were held back to disk, and stops holding back.
     pub fn release(&mut self) -> Result<(), JournalError> {
         match &mut self.store {
             Store::File(file) => {
@@ -203,7 +204,7 @@ impl Journal {
         }
     }
 
-    /// Puts all that was recorded on disk.
+    /// Writes all recorded facts to disk.
     pub fn sync(&mut self) -> Result<(), JournalError> {
         match &mut self.store {
             Store::File(file) => file.sync(&mut self.known),
@@ -211,7 +212,7 @@ impl Journal {
         }
     }
 
-    /// Writes these facts, unless they are to be held back, and then changes the records by them.
+    /// Writes these facts, unless facts are held back, and then applies them to the records.
     fn record(&mut self, facts: Vec<Fact<'_>>) -> Result<(), JournalError> {
         match &mut self.store {
             Store::File(file) => file.record(&mut self.known, facts),
@@ -219,15 +220,15 @@ impl Journal {
         }
     }
 
-    /// What goes on, every tenth of a second, while a database does not answer: it ends what cannot wait, and says for how long is
-    /// waited if that is shorter than usual.
+    /// Sets a callback that runs every tenth of a second while a database does not answer. It ends trials that exceed a
+    /// limit, and may return a shorter limit for the wait.
     pub fn while_waiting(&self, look: Look) {
         if let Store::Database(database) = &self.store {
             database.while_waiting(look);
         }
     }
 
-    /// Gives other searches of the study a sign of life, where it has others: often enough if it is called every second.
+    /// Writes this search's heartbeat, if the study may have other searches. One call per second is often enough.
     pub fn beat(&mut self) -> Result<(), JournalError> {
         match &mut self.store {
             Store::File(_) => Ok(()),
@@ -235,7 +236,7 @@ impl Journal {
         }
     }
 
-    /// Trials of other searches that have given no sign of life for too long.
+    /// The trials of other searches whose heartbeats have stopped for too long.
     pub fn dead(&mut self) -> Result<Vec<Dead>, JournalError> {
         match &mut self.store {
             Store::File(_) => Ok(Vec::new()),
@@ -243,7 +244,7 @@ impl Journal {
         }
     }
 
-    /// Whether another search runs one of these trials, or has died while it did.
+    /// Whether another search runs one of these trials, or has died while it ran the trial.
     pub fn any_has_signs(&mut self, numbers: &[u64]) -> Result<bool, JournalError> {
         match &mut self.store {
             Store::File(_) => Ok(false),
@@ -251,7 +252,7 @@ impl Journal {
         }
     }
 
-    /// Leaves the open trials of this search to others, which go on with them at once.
+    /// Releases the open trials of this search, so that other searches can continue them at once.
     pub fn leave_trials(&mut self) -> Result<(), JournalError> {
         match &mut self.store {
             Store::File(_) => Ok(()),
@@ -259,7 +260,7 @@ impl Journal {
         }
     }
 
-    /// Makes such a trial this search's own, unless another one has been faster; says whether it did.
+    /// Makes a dead search's trial this search's own, unless another search has been faster. Returns whether it did.
     pub fn take_over(&mut self, dead: &Dead) -> Result<bool, JournalError> {
         match &mut self.store {
             Store::File(_) => Ok(false),
@@ -269,8 +270,8 @@ impl Journal {
 }
 
 impl Drop for Journal {
-    /// Its open trials wait for this search, which leaves in good order, or are for others, as its spec says. A file has what
-    /// was held back where its owner wanted that.
+    /// Closes the journal in an orderly way: this search's open trials wait for its next start, or are released to others,
+    /// as its spec says. Facts that a file holds back are not written here; their owner writes them if needed.
     fn drop(&mut self) {
         if let Store::Database(database) = &mut self.store
             && let Err(error) = database.leave(&mut self.known, self.leaves_trials)
@@ -280,7 +281,7 @@ impl Drop for Journal {
     }
 }
 
-/// The study in a file of the folder, which with `overwrite` is deleted first.
+/// Opens the study in a file of the folder, after deleting it if `overwrite` is set.
 fn in_file(folder: &Path, spec: &StudySpec, known: &mut Known) -> Result<Store, JournalError> {
     if !spec.overwrite
         && let Some(found) = database::address_shown(folder)?
@@ -298,13 +299,13 @@ fn in_file(folder: &Path, spec: &StudySpec, known: &mut Known) -> Result<Store, 
     Ok(Store::File(file))
 }
 
-/// The study in a database, which with `overwrite` is deleted first.
+/// Opens the study in a database, after deleting it if `overwrite` is set.
 fn in_database(folder: &Path, storage: &str, spec: &StudySpec, known: &mut Known) -> Result<Store, JournalError> {
     if spec.supervision.mirror.is_some() {
         return Err(JournalError::Mirrored);
     }
     if spec.overwrite {
-        // Before anything is gone.
+        // This check happens before anything is deleted.
         database::refuse_others(folder, storage, &spec.project)?;
         delete_study(folder)?;
         folder::removed(std::fs::remove_file(folder.join(JOURNAL)))
@@ -322,7 +323,7 @@ fn in_database(folder: &Path, storage: &str, spec: &StudySpec, known: &mut Known
     Ok(Store::Database(Box::new(database)))
 }
 
-/// The search in force, and the facts with which the search that is asked for begins or goes on.
+/// The spec in force, and the facts with which the search of `asked` begins or continues the study.
 fn beginning<'a>(asked: &StudySpec, known: &Known) -> (StudySpec, Vec<Fact<'a>>) {
     let study = &known.replay.study;
     let spec = seeded(asked, study.spec.as_ref());
@@ -334,7 +335,7 @@ fn beginning<'a>(asked: &StudySpec, known: &Known) -> (StudySpec, Vec<Fact<'a>>)
             facts.push(Fact::MetricNames(spec.objectives.iter().map(|objective| objective.metric.clone()).collect()));
         }
     }
-    // A study that an earlier version began holds facts of this one from now on.
+    // A study that an earlier version began contains facts of this version from now on.
     if study.version != Some(VERSION) {
         facts.push(Fact::Version(VERSION));
     }
@@ -344,7 +345,7 @@ fn beginning<'a>(asked: &StudySpec, known: &Known) -> (StudySpec, Vec<Fact<'a>>)
     (spec, facts)
 }
 
-/// The spec with the seed that the search uses, and with what the study has taken from another one before.
+/// The spec with the seed that the search uses, and with the trials that the study has already taken from another study.
 fn seeded(spec: &StudySpec, earlier: Option<&StudySpec>) -> StudySpec {
     let seed = spec.seed.or_else(|| earlier.and_then(|earlier| earlier.seed)).unwrap_or_else(seed::draw);
     let kept = earlier.and_then(|earlier| earlier.warm_start.as_ref());
@@ -353,24 +354,26 @@ fn seeded(spec: &StudySpec, earlier: Option<&StudySpec>) -> StudySpec {
     StudySpec { seed: Some(seed), warm_start, ..spec.clone().without_call() }
 }
 
-/// Refuses a study's folder in which a name leads elsewhere, but for the links by which Optuna's writers lock the journal.
+/// Refuses a study's folder in which a name leads elsewhere, except for the links by which Optuna's writers lock the
+/// journal.
 pub fn refuse_links(folder: &Path) -> Result<(), JournalError> {
     Ok(folder::refuse_links_of(folder, |name| !append_lock::is_lock(name))?)
 }
 
-/// Whether the folder has something in it that is not a study.
+/// Whether the folder has contents but no study.
 fn holds_no_study(folder: &Path) -> bool {
     let files =
         std::fs::read_dir(folder).map_or(0, |entries| entries.flatten().filter(|entry| !is_lock(entry)).count());
     files > 0 && !study_folder::is_study(folder)
 }
 
-/// Whether this is one of the locks of a study.
+/// Whether this entry is one of the locks of a study.
 pub fn is_lock(entry: &DirEntry) -> bool {
     lock::is_lock(&entry.file_name()) || append_lock::is_lock(&entry.file_name())
 }
 
-/// Deletes everything but the locks, which are held, and the journal: until that is emptied the folder still is a study.
+/// Deletes everything except the locks, which are held, and the journal: the folder remains a study until the journal is
+/// emptied.
 fn delete_study(folder: &Path) -> Result<(), JournalError> {
     let failed = |path: &Path| {
         let path = path.to_owned();

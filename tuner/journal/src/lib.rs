@@ -1,7 +1,7 @@
 //! The journal of a study, on disk or in a database, and the names in a study's folder.
 //!
-//! A [`Journal`] keeps the facts of a search, and from these alone the records of its trials. It decides nothing: what is tried
-//! next and when a trial ends is for others to say.
+//! A [`Journal`] stores the facts of a search, and derives the records of its trials from these facts alone. It decides
+//! nothing: other crates decide which trial is next and when a trial ends.
 
 pub mod folder;
 mod journal;

@@ -1,4 +1,4 @@
-//! What lies in a study's folder: the names of its files, and the folders of its trials with their checkpoints.
+//! The contents of a study's folder: the names of its files, and the folders of its trials with their checkpoints.
 
 use crate::folder::{self, FolderError};
 use ferrotune_space::checkpoint::{checkpoint_generation, is_partial_checkpoint, step_of};
@@ -9,56 +9,57 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The journal.
+/// The name of the journal.
 pub const JOURNAL: &str = "journal.log";
-/// In place of a journal: where the study is, if that is a database.
+/// The name of the file that replaces a journal if the study is in a database: it stores the study's place there.
 pub(crate) const STORAGE: &str = "storage.json";
-/// Lines that were cut off from the journal's end.
+/// The name of the file with lines that were cut off from the journal's end.
 pub(crate) const TORN_LINES: &str = "journal.torn";
-/// Optuna's lock of the journal.
+/// The name of Optuna's lock of the journal.
 pub(crate) const APPEND_LOCK: &str = "journal.log.lock";
-/// The lock of the study. It stays there: deleting it would let two processes lock two files.
+/// The name of the study's lock. The file is never deleted: otherwise two processes could lock two different files.
 pub(crate) const LOCK: &str = "lock";
-/// The [`Status`](ferrotune_space::event::Status) of the last search.
+/// The name of the file with the [`Status`](ferrotune_space::event::Status) of the last search.
 pub const STATUS: &str = "status.json";
-/// The objective.
+/// The name of the objective's library.
 pub const LIBRARY: &str = "objective.so";
-/// The variables that it captured.
+/// The name of the file with the variables that the objective captured.
 pub const SHARED: &str = "shared.safetensors";
-/// What it was linked with.
+/// The name of the folder with the libraries that the objective was linked with.
 pub const LIBRARIES: &str = "libraries";
-/// The folders of the trials.
+/// The name of the folder with the trials' folders.
 pub const TRIALS: &str = "trials";
-/// The folder for the files and logs of workers that an engine runs.
+/// The name of the folder for the files and logs of workers that an engine runs.
 pub const WORKERS: &str = "workers";
-/// In a trial's folder: what it has printed.
+/// The name of the file with a trial's output, in the trial's folder.
 pub const OUTPUT: &str = "output.log";
-/// In a trial's folder: its temporary files.
+/// The name of the folder for temporary files, in a trial's folder.
 pub(crate) const SCRATCH: &str = "tmp";
 
-/// A file of a study could not be written or read.
+/// A failed read or write of a study's file.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what} {path}: {source}")]
 pub struct FileError {
-    /// What was tried.
+    /// The operation that failed.
     what: &'static str,
-    /// The file.
+    /// The path of the file.
     path: PathBuf,
     /// The system's reason.
     source: io::Error,
 }
 
-/// For `map_err`: names what was tried.
+/// An error constructor for `map_err`, with a name for the operation that failed.
 pub fn file_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
     move |source| FileError { what, path: path.to_path_buf(), source }
 }
 
-/// Whether a folder has a study, which is in its journal or in a database that the folder names.
+/// Whether a folder has a study, either in its journal or in a database that the folder names.
 pub fn is_study(folder: &Path) -> bool {
     [JOURNAL, STORAGE].iter().any(|name| folder.join(name).is_file())
 }
 
-/// When the study in a folder, or a search of it from there, changed something last; `None` if the folder has no study.
+/// The time of the last change of the study in a folder, or of a search from that folder; `None` if the folder has no
+/// study.
 pub fn last_change(folder: &Path) -> Option<SystemTime> {
     let changed = |name: &&str| fs::metadata(folder.join(name)).and_then(|file| file.modified()).ok();
     is_study(folder).then(|| [JOURNAL, STORAGE, STATUS].iter().filter_map(changed).max())?
@@ -69,7 +70,7 @@ pub fn of_trial(study: &Path, number: u64) -> PathBuf {
     study.join(TRIALS).join(number.to_string())
 }
 
-/// The spec as the study keeps it: its files by their names in the study's folder.
+/// The spec as the study stores it: its files are named relative to the study's folder.
 pub fn stored(spec: &StudySpec) -> StudySpec {
     let mut stored = spec.clone();
     if !spec.library.as_os_str().is_empty() {
@@ -82,8 +83,8 @@ pub fn stored(spec: &StudySpec) -> StudySpec {
     stored
 }
 
-/// Refuses a trial's folder that leads elsewhere, and names of ours in it that do. What the objective itself has put there
-/// is its own affair.
+/// Refuses a trial's folder that leads elsewhere, or in which a name of ours does. The objective may put any other names
+/// there.
 pub fn refuse_links_of_trial(folder: &Path) -> Result<(), FolderError> {
     folder::refuse_link(folder)?;
     folder::refuse_links_of(folder, |name| {
@@ -99,7 +100,7 @@ pub fn remove_checkpoints(folder: &Path) -> io::Result<()> {
     files.filter(ours).try_for_each(|name| fs::remove_file(folder.join(name)))
 }
 
-/// Removes what workers that were killed while they wrote a checkpoint have left in the trials' folders.
+/// Removes the unfinished checkpoints in the trials' folders, which killed workers have left.
 pub fn remove_all_leftovers(study: &Path, trials: &[TrialRecord]) -> Result<(), FileError> {
     for trial in trials {
         let folder = of_trial(study, trial.number);
@@ -109,8 +110,8 @@ pub fn remove_all_leftovers(study: &Path, trials: &[TrialRecord]) -> Result<(), 
     Ok(())
 }
 
-/// Removes the checkpoints in a trial's folder that are not whole, and those after `last`, which is the last one that
-/// the journal knows. A file of such a name that is no checkpoint stays.
+/// Removes the incomplete checkpoints in a trial's folder, and those after `last`, which is the last one in the journal. A
+/// file that is not a checkpoint stays, even if its name is similar.
 pub fn remove_leftovers(folder: &Path, last: Option<&str>) -> io::Result<()> {
     let last = last.and_then(checkpoint_generation);
     for name in files_in(folder)? {
@@ -125,8 +126,8 @@ pub fn remove_leftovers(folder: &Path, last: Option<&str>) -> io::Result<()> {
     Ok(())
 }
 
-/// The names of the files in a trial's folder, which must not lead elsewhere; none where there is no folder, as in a study
-/// that came back from its mirror.
+/// The names of the files in a trial's folder, which must not lead elsewhere; empty if the folder does not exist, as in a
+/// study that was restored from its mirror.
 fn files_in(folder: &Path) -> io::Result<Vec<String>> {
     folder::refuse_link(folder)?;
     let entries = match fs::read_dir(folder) {
@@ -143,9 +144,10 @@ fn files_in(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// A checkpoint is never changed where it is, so a second name is as good as a copy and costs nothing.
+/// Links a checkpoint to `target`. A checkpoint is never changed in place, so a hard link is as good as a copy and costs
+/// nothing.
 pub fn link(source: &Path, target: &Path) -> io::Result<()> {
-    // One name of a file put over another one of it does nothing, and would leave both.
+    // Renaming one hard link of a file over another does nothing, and would leave both.
     if is_same_file(source, target) {
         return Ok(());
     }
@@ -153,12 +155,12 @@ pub fn link(source: &Path, target: &Path) -> io::Result<()> {
     folder::removed(fs::remove_file(&partial))?;
     match fs::hard_link(source, &partial) {
         Ok(()) => fs::rename(&partial, target),
-        // Another file system, or one without links.
+        // The target is on another file system, or on one without hard links.
         Err(_) => folder::install(source, target),
     }
 }
 
-/// Whether two paths lead to one file.
+/// Whether two paths lead to the same file.
 pub fn is_same_file(source: &Path, target: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let facts = |path: &Path| fs::metadata(path).map(|file| (file.len(), file.ino(), file.dev()));

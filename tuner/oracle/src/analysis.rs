@@ -1,4 +1,4 @@
-//! Analysis of a search: trade-offs, the volume that they dominate, and distributions of values. Draws no plots.
+//! Analysis of a search: Pareto fronts, the volume that they dominate, and distributions of values. Draws no plots.
 //!
 //! All functions take losses, of which small ones are good. The loss of a maximised objective is its negative.
 
@@ -8,7 +8,7 @@ pub mod ranking;
 
 /// The empirical distribution function: for each of `at`, the share of `values` that are at most as large.
 ///
-/// `None` without a finite value; values that are not finite count as infinite.
+/// `None` without a finite value; values that are not finite are treated as infinite.
 ///
 /// ```
 /// use ferrotune_oracle::analysis::empirical_distribution;

@@ -1,6 +1,6 @@
-//! How much each parameter matters: PED-ANOVA here, and fANOVA in a module of its own.
+//! The importance of parameters: PED-ANOVA in this file, and fANOVA in a module of its own.
 //!
-//! PED-ANOVA: how much each parameter decides whether a trial is among the best. Fits no model of the objective.
+//! PED-ANOVA measures how much each parameter decides whether a trial is among the best. Fits no model of the objective.
 //!
 //! Watanabe et al. (2023), PED-ANOVA, IJCAI, arXiv:2304.10255: a parameter is important if its values in the best tenth
 //! of the trials are distributed differently than in all trials. Conditional parameters are weighted by the share of
@@ -12,9 +12,9 @@ pub mod fanova;
 use ferrotune_space::Distribution;
 use ferrotune_space::record::{State, TrialRecord};
 
-/// Share of the trials that count as the best.
+/// The share of the trials that belong to the best.
 const TARGET_SHARE: f64 = 0.1;
-/// Smallest number of trials with the same range of a parameter for a result.
+/// The smallest number of trials with the same range of a parameter that gives a result.
 const FEWEST_TRIALS: usize = 2;
 
 /// The importance of one parameter.
@@ -22,14 +22,14 @@ const FEWEST_TRIALS: usize = 2;
 pub struct Importance {
     /// The parameter.
     pub name: String,
-    /// Its share of the importance of all parameters, from 0 to 1.
+    /// The parameter's share of the importance of all parameters, from 0 to 1.
     pub share: f64,
 }
 
 /// Importance of every parameter of the finished trials, the largest first; shares sum to 1.
 ///
-/// `loss` gives a trial's value, where small is good; trials for which it is `None` or not finite do not count. A parameter
-/// with one value, as with `--fix`, decides nothing, so its share is 0. With equal losses, all others get the same share.
+/// `loss` returns a trial's value, where small is good; trials with `None` or a value that is not finite are ignored. A parameter
+/// with one value, as with `--fix`, decides nothing, so its share is 0. With equal losses, all other parameters get the same share.
 pub fn importance(trials: &[TrialRecord], loss: impl Fn(&TrialRecord) -> Option<f64>) -> Vec<Importance> {
     let region: Vec<(&TrialRecord, f64)> = losses(trials, loss).collect();
     let mut names: Vec<&String> = region.iter().flat_map(|(trial, _)| trial.parameters.keys()).collect();
@@ -75,7 +75,7 @@ fn limit_of_the_best(region: &[(&TrialRecord, f64)]) -> f64 {
     losses.get(count.saturating_sub(1)).copied().unwrap_or(f64::NEG_INFINITY)
 }
 
-/// Pearson's divergence of a parameter's values in the best trials from those in all, over the ranges that it had.
+/// Pearson's divergence of a parameter's values in the best trials from those in all trials, over the ranges that it had.
 fn divergence(name: &str, region: &[(&TrialRecord, f64)], limit: f64) -> f64 {
     let targets = region.iter().filter(|(_, loss)| *loss <= limit).count() as f64;
     let mut ranges: Vec<(&Distribution, Vec<(f64, bool)>)> = Vec::new();
@@ -112,7 +112,7 @@ mod tests {
     use ferrotune_space::record::Ending;
     use ferrotune_space::{Parameter, Scale, Value};
 
-    /// The trials of `tests/golden/importance.py`.
+    /// The trials that `tests/golden/importance.py` uses.
     fn trials() -> Vec<TrialRecord> {
         let unit = |k: u64, root: f64| ((k + 1) as f64 * root.sqrt()).fract();
         let trial = |k: u64| {
@@ -160,7 +160,7 @@ mod tests {
         (0..120).map(trial).collect()
     }
 
-    /// Golden numbers: `tests/golden/importance.py`.
+    /// Golden numbers from `tests/golden/importance.py`.
     #[test]
     fn shares_are_those_of_optuna() {
         let ours = importance(&trials(), TrialRecord::value);

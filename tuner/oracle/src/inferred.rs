@@ -1,53 +1,53 @@
-//! The search space that the trials have shown: the parameters, and the condition under which each is asked for.
+//! The search space inferred from trials: the parameters, and the condition under which objectives ask for each of them.
 //! Objectives never declare a space, so it is empty before the first trial.
 
 use ferrotune_space::record::{Ending, TrialRecord};
 use ferrotune_space::{Distribution, Parameter, Value};
 use std::collections::BTreeMap;
 
-/// A parameter with more values cannot be the parent of a condition.
+/// The largest number of values of a parameter that can be the parent of a condition.
 const MOST_CELLS: f64 = 256.0;
 
-/// All parameters that a study's trials have asked for, in the order of their first trials.
+/// The search space: all parameters that a study's trials have asked for, in the order of their first trials.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Space {
-    /// The parameters. Parameters with the same first trial are in the order of their names.
+    /// The parameters of the space. Parameters with the same first trial are in the order of their names.
     pub dimensions: Vec<Dimension>,
 }
 
 /// One parameter of a [`Space`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dimension {
-    /// Its name.
+    /// The parameter's name.
     pub name: String,
-    /// Its range in the latest trial.
+    /// The parameter's range in the latest trial.
     pub distribution: Distribution,
-    /// The condition under which it is asked for, if it depends on another parameter.
+    /// The condition under which a trial asks for the parameter, if it depends on another parameter.
     pub condition: Option<Condition>,
-    /// The first trial that asked for it; below 0 for one of another study.
+    /// The first trial that asked for the parameter; below 0 for a trial of another study.
     first: i64,
-    /// The trial that the range is from.
+    /// The trial from which the range was taken.
     latest: i64,
 }
 
-/// A parameter is asked for if its parent is, and if the parent has certain values.
+/// The condition on a parent's values under which trials ask for a parameter. Trials must also ask for the parent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
     /// Index of the parent among the dimensions.
     pub parent: usize,
-    /// For each of the parent's values, in their order, whether the parameter is asked for.
+    /// For each of the parent's values, in order, whether trials ask for the parameter.
     pub present: Vec<bool>,
 }
 
 impl Dimension {
-    /// A parameter without a condition that the trial `first` has asked for.
+    /// A parameter without a condition, for which the trial `first` has asked.
     pub(crate) fn new(name: String, distribution: Distribution, first: i64) -> Dimension {
         Dimension { name, distribution, condition: None, first, latest: first }
     }
 }
 
 impl Space {
-    /// The space that `trials` have shown.
+    /// The space inferred from `trials`.
     pub fn infer(trials: &[TrialRecord]) -> Space {
         let mut space = Space::default();
         for trial in trials {
@@ -59,7 +59,7 @@ impl Space {
         space
     }
 
-    /// Adds the parameters of `trial` whose names count, as those of the trial `number`, which is below 0 for a trial of
+    /// Adds those parameters of `trial` that `counts` accepts by name, with the trial's `number`, which is below 0 for a trial of
     /// another study. Returns whether that changes the coordinates of points.
     pub(crate) fn include(&mut self, number: i64, trial: &TrialRecord, counts: impl Fn(&str) -> bool) -> bool {
         let mut changed = false;
@@ -89,7 +89,7 @@ impl Space {
         changed
     }
 
-    /// A point of the unit cube for the values of a trial; NaN stands for a parameter that it did not ask for.
+    /// The point of the unit cube for the values of a trial; NaN for a parameter that the trial did not ask for.
     pub fn encode(&self, parameters: &BTreeMap<String, Parameter>) -> Vec<f64> {
         let coordinate = |dimension: &Dimension| {
             let value = &parameters.get(&dimension.name)?.value;
@@ -104,8 +104,7 @@ impl Space {
         values.map(|(dimension, unit)| (dimension.name.clone(), dimension.distribution.from_unit(*unit))).collect()
     }
 
-    /// Whether a trial at `point` is expected to ask for a parameter. A parameter whose condition is unknown counts as
-    /// asked for.
+    /// Whether a trial at `point` is expected to ask for a parameter. Returns true for a parameter whose condition is unknown.
     pub fn is_active(&self, dimension: usize, point: &[f64]) -> bool {
         let Some(Condition { parent, present }) = &self.dimensions[dimension].condition else { return true };
         // Trials ask for a parent strictly more often than for its child, so the recursion ends.
@@ -113,21 +112,21 @@ impl Space {
         self.is_active(*parent, point) && present.get(cell).copied().unwrap_or(true)
     }
 
-    /// Indices of all parameters, each after those that its condition depends on.
+    /// Indices of all parameters, each after the parameters on which its condition depends.
     pub(crate) fn parents_first(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.dimensions.len()).collect();
         order.sort_by_key(|index| self.depth(*index));
         order
     }
 
-    /// How many conditions a parameter depends on.
+    /// The number of conditions on which a parameter depends.
     fn depth(&self, dimension: usize) -> usize {
         self.dimensions[dimension].condition.as_ref().map_or(0, |condition| 1 + self.depth(condition.parent))
     }
 
-    /// Finds the condition of each parameter that trials do not always ask for.
+    /// Infers the condition of each parameter that trials do not always ask for.
     ///
-    /// `points` are those of trials that have asked for everything.
+    /// `points` are the points of trials that have asked for all their parameters.
     pub(crate) fn infer_conditions<'a>(&mut self, points: impl Iterator<Item = &'a [f64]> + Clone) {
         for child in 0..self.dimensions.len() {
             let mut candidates: Vec<Condition> = Vec::new();
@@ -135,7 +134,7 @@ impl Space {
                 let parents = (0..self.dimensions.len()).filter(|parent| *parent != child);
                 candidates.extend(parents.filter_map(|parent| self.condition(child, parent, points.clone())));
             }
-            // Prefers choices to numbers, and parents with fewer values, because these are simpler explanations.
+            // Prefers choices to numbers, and parents with fewer values, because such conditions are simpler explanations.
             let simplicity = |condition: &Condition| {
                 let is_choice = matches!(self.dimensions[condition.parent].distribution, Distribution::Choice { .. });
                 (!is_choice, condition.present.len())
@@ -145,8 +144,8 @@ impl Space {
         }
     }
 
-    /// The condition of `child` on `parent`, if the parent's value determines in every point whether the child is asked
-    /// for.
+    /// The condition of `child` on `parent`, if the parent's value determines at every point whether the trial asks for
+    /// the child.
     fn condition<'a>(&self, child: usize, parent: usize, points: impl Iterator<Item = &'a [f64]>) -> Option<Condition> {
         let distribution = &self.dimensions[parent].distribution;
         let cells = distribution.cells().filter(|cells| *cells <= MOST_CELLS)? as usize;
@@ -164,7 +163,7 @@ impl Space {
                 return None;
             }
         }
-        // A condition that is always true says nothing, and could make a cycle.
+        // A condition that is always true has no information, and could make a cycle.
         if !seen.contains(&Some(false)) {
             return None;
         }
@@ -177,7 +176,7 @@ impl Space {
     }
 }
 
-/// Whether the trial has gone so far that it must have asked for all its parameters.
+/// Whether the trial has progressed so far that it must have asked for all its parameters.
 pub fn has_asked_all(trial: &TrialRecord) -> bool {
     matches!(trial.ending, Some(Ending::Finished | Ending::Pruned)) || is_training(trial)
 }
@@ -187,7 +186,7 @@ pub(crate) fn is_training(trial: &TrialRecord) -> bool {
     !trial.metrics.is_empty() || trial.epochs.is_some() || trial.waited_at().is_some()
 }
 
-/// Whether the parameter was asked for at the nearest value that was tried.
+/// Whether trials asked for the parameter at the parent's nearest tried value.
 fn nearest_seen(seen: &[Option<bool>], index: usize) -> bool {
     let tried = seen.iter().enumerate().filter_map(|(other, present)| Some((other.abs_diff(index), (*present)?)));
     tried.min_by_key(|(distance, _)| *distance).is_none_or(|(_, present)| present)

@@ -1,11 +1,11 @@
-//! Samplers, pruners and terminators of hyper-parameter searches, and what trials say of their parameters.
+//! Samplers, pruners and terminators of hyper-parameter searches, and analyses of parameters from records of trials.
 //!
-//! All of it is functions from the records of trials to proposals and figures: this crate reads and writes nothing, starts no
-//! process and runs no objective. The caller keeps the records. An [`Oracle`] has no state of its own that matters: its
+//! The crate consists of functions from the records of trials to proposals and figures: it reads and writes nothing, starts no
+//! process and runs no objective. The caller keeps the records. An [`Oracle`] has only a cache as its state: its
 //! answers follow from the records, the search's settings and its seed.
 //!
-//! [`create`] makes an oracle from the description of a search. [`Oracle::next`] says whether a trial begins,
-//! [`Oracle::suggest`] chooses the value of a parameter, and the record of the ended trial is what the oracle learns from:
+//! [`create`] makes an oracle from the description of a search. [`Oracle::next`] decides whether a trial begins,
+//! [`Oracle::suggest`] chooses the value of a parameter, and the oracle learns from the record of the ended trial:
 //!
 //! ```
 //! use ferrotune_oracle::{Next, create};
@@ -34,10 +34,10 @@
 //! # Ok::<(), ferrotune_oracle::OracleError>(())
 //! ```
 //!
-//! [`names`] lists the oracles, and `StudySpec::oracle` takes one with its settings, such as `hyperband:factor=4`. A pruner
-//! ([`pruner::Pruner`]) ends a trial for what it reports, and a terminator ([`terminator::Terminator`]) a search that
-//! improves no more; [`create`] puts both around the oracle where the search names them. [`analysis`] ranks trials, and
-//! [`importance`](mod@importance) says which parameters decide about the values.
+//! [`names`] lists the oracles, and `StudySpec::oracle` is a name with settings, such as `hyperband:factor=4`. A pruner
+//! ([`pruner::Pruner`]) ends a trial because of its reports, and a terminator ([`terminator::Terminator`]) ends a search that
+//! no longer improves; [`create`] adds both to the oracle if the search names them. [`analysis`] ranks trials, and
+//! [`importance`](mod@importance) shows which parameters determine the values.
 
 pub mod analysis;
 pub mod importance;

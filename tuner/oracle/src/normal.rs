@@ -2,7 +2,7 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
-/// Density at `x`.
+/// Probability density at `x`.
 pub(crate) fn density(x: f64) -> f64 {
     (-0.5 * x * x).exp() / (2.0 * PI).sqrt()
 }
@@ -59,7 +59,7 @@ fn rough_quantile(probability: f64) -> f64 {
     ];
     const TAIL_BELOW: [f64; 5] =
         [7.784_695_709_041_462e-3, 3.224_671_290_700_398e-1, 2.445_134_137_142_996, 3.754_408_661_907_416, 1.0];
-    /// Where the tail begins.
+    /// The probability at which the tail begins.
     const EDGE: f64 = 0.024_25;
     let polynomial = |coefficients: &[f64], x: f64| coefficients.iter().fold(0.0, |sum, factor| sum * x + factor);
     let nearer = probability.min(1.0 - probability);

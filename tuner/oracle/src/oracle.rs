@@ -1,4 +1,4 @@
-//! The oracles, which decide what a search tries next. They see only trial records, never storage or processes.
+//! The oracles, which decide the next trial and the next values of a search. Oracles see only trial records, never storage or processes.
 
 mod asha;
 mod auto;
@@ -52,31 +52,31 @@ use text::SettingsText;
 use tpe::Tpe;
 use whole::WholeTrials;
 
-/// Decides what a search tries next.
+/// An oracle: decides the next trial of a search, and the values of its parameters.
 ///
 /// Every answer is a function of the records, the study's settings and its seed, so a resumed search continues exactly
 /// like one that was never interrupted.
 pub trait Oracle {
-    /// What to do next, given all records so far (by number) and the numbers of the trials that this search runs.
+    /// The next step, given all records so far (by number) and the numbers of the trials that this search runs.
     ///
     /// Any other trial without an ending waits, unless another program runs it. That program may be dead, so no
-    /// decision waits for its trials. The answer never names a trial that runs, here or in another program. If only
-    /// trials of this search can continue, and they run, the answer is [`Next::Wait`].
+    /// decision depends on its trials. The answer never names a trial that runs, here or in another program. If only
+    /// trials of this search can continue, and all of them run, the answer is [`Next::Wait`].
     fn next(&mut self, trials: &[TrialRecord], running: &[u64]) -> Next;
 
-    /// Value for a parameter that `trial` asks for the first time; the distribution must be valid.
+    /// The value of a parameter for which `trial` asks for the first time; the distribution must be valid.
     ///
     /// `trials` may contain the trial's own record with its parameters so far; without it, a combination of a small
     /// space may be tried twice. Trials without an ending run at the same time.
     fn suggest(&mut self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Value;
 
-    /// Why the search cannot have a parameter with this range, which the objective's call fails with; `None` if it can.
+    /// The reason why the search cannot have a parameter with this range, as the error of the objective's call; `None` if it can.
     fn objection(&self, _name: &str, _distribution: &Distribution) -> Option<String> {
         None
     }
 
-    /// The epoch (exclusive) up to which `trial` may train now, of a whole training of `total` epochs. A trial that has
-    /// reported so many epochs already waits until [`Oracle::next`] names it.
+    /// The epoch (exclusive) up to which `trial` may train now; a complete training has `total` epochs. A trial that has
+    /// already reported so many epochs waits until [`Oracle::next`] names it.
     fn epochs(&mut self, trial: u64, total: u64, trials: &[TrialRecord]) -> u64;
 
     /// The trial whose last checkpoint a new trial starts from, after that checkpoint's epoch; `None` for a trial that
@@ -87,19 +87,19 @@ pub trait Oracle {
         None
     }
 
-    /// Whether `trial`, whose last report is in `trials`, has to end now, and as what.
+    /// The way in which `trial`, whose last report is in `trials`, has to end now; `None` if it continues.
     fn ends(&mut self, _trial: u64, _trials: &[TrialRecord]) -> Option<EarlyEnd> {
         None
     }
 
-    /// Epochs that all trials of a search of `max_trials` train together, where the oracle has a plan; `None` where it has
-    /// none, or before a trial has said how many epochs a whole training has.
+    /// The number of epochs that all trials of a search of `max_trials` train together, if the oracle has a plan; `None` without
+    /// a plan, or before a trial has announced the epochs of a complete training.
     fn planned_epochs(&self, _trials: &[TrialRecord], _max_trials: u64) -> Option<u64> {
         None
     }
 
-    /// Whether trials may stop before a whole training. Their reports then show their progress, so steps must be epochs
-    /// counted from 0.
+    /// Whether trials may pause before the end of a complete training. Their reports then show their progress, so steps must be
+    /// epochs counted from 0.
     fn pauses(&self) -> bool {
         false
     }
@@ -112,32 +112,32 @@ pub enum Next {
     New,
     /// Continue a waiting trial, with more epochs, or up to the epoch that it did not reach when it was interrupted.
     Continue {
-        /// Its number.
+        /// The trial's number.
         trial: u64,
     },
     /// End a waiting trial, which will not continue.
     Prune {
-        /// Its number.
+        /// The trial's number.
         trial: u64,
     },
     /// Do nothing until a running trial ends.
     Wait,
-    /// There is nothing more to try.
+    /// The oracle has no further trial.
     Exhausted,
 }
 
-/// Why a search cannot begin.
+/// The reason why a search cannot begin.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum OracleError {
-    /// No oracle of this name.
+    /// No oracle has this name.
     #[error("there is no oracle `{name}`{}; choose one of {}", suggestion(.nearest), names().collect::<Vec<_>>().join(", "))]
     Unknown {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
         /// The most similar known name, if there is one.
         nearest: Option<&'static str>,
     },
-    /// The oracle cannot have the settings that are given with its name.
+    /// The settings that are given with the oracle's name are invalid.
     #[error(transparent)]
     Setting(#[from] SettingError),
     /// The text does not name a pruner.
@@ -149,7 +149,7 @@ pub enum OracleError {
     /// The search has no objective.
     #[error("the search has no objective; name a metric and its direction with --objective, as in val_accuracy:max")]
     NoObjective,
-    /// A metric is an objective twice.
+    /// Two objectives have the same metric.
     #[error("--objective names {metric} twice; keep one")]
     RepeatedObjective {
         /// The metric.
@@ -162,15 +162,15 @@ pub enum OracleError {
         what: String,
         /// The objectives.
         objectives: String,
-        /// What to do.
+        /// The cure: what the user can do.
         cure: &'static str,
     },
-    /// The search runs several whole trainings for each trial, but its oracle stops trainings early.
+    /// The search runs several complete trainings for each trial, but its oracle stops trainings early.
     #[error(
         "--executions {executions} runs whole trainings, but --oracle {oracle} stops them on their way to compare them; use auto, gp, tpe or random, or leave --executions out"
     )]
     SeveralExecutions {
-        /// Number of executions of each trial.
+        /// The number of executions of each trial.
         executions: u64,
         /// The oracle.
         oracle: String,
@@ -178,26 +178,26 @@ pub enum OracleError {
     /// A number is infinite or NaN, which JSON cannot express.
     #[error("{what} is not a finite number; give one that is")]
     NotFinite {
-        /// What the number is for.
+        /// The meaning of the number.
         what: String,
     },
     /// The search may start no trial.
     #[error("--max-trials is 0; give at least 1")]
     NoTrials,
-    /// A time limit is not positive.
+    /// A time limit of the search or of a trial is not positive.
     #[error("{option} is {seconds}; give more than 0 seconds")]
     Timeout {
         /// The option.
         option: &'static str,
-        /// Its value.
+        /// The option's value.
         seconds: f64,
     },
 }
 
-/// Makes an oracle from the settings of its search, and from its own in its text.
+/// A function that makes an oracle from the settings of its search, and from the settings in its text.
 type Make = fn(Settings, &SettingsText<'_>) -> Result<Box<dyn Oracle>, SettingError>;
 
-/// The oracles by their names.
+/// The oracles, each with its name.
 const ORACLES: &[(&str, Make)] = &[
     ("auto", |settings, _| whole(settings, Auto::default())),
     ("random", |settings, _| whole(settings, Random)),
@@ -221,7 +221,7 @@ const ORACLES: &[(&str, Make)] = &[
     ("pb2", |settings, text| Ok(Box::new(Pbt::new(settings).with_bandit(text)?))),
 ];
 
-/// Names of the oracles.
+/// The names of the oracles.
 pub fn names() -> impl Iterator<Item = &'static str> {
     ORACLES.iter().map(|(name, _)| *name)
 }
@@ -258,7 +258,7 @@ fn refuse_comparisons(spec: &StudySpec, oracle_pauses: bool) -> Result<(), Oracl
     Err(OracleError::SeveralObjectives { what, objectives: objectives.join(", "), cure })
 }
 
-/// The parameters that the text of an oracle gives values: those of `grid:lr=0.001|0.01`.
+/// The parameters for which the text of an oracle gives values, such as those of `grid:lr=0.001|0.01`.
 pub fn parameters_in(oracle: &str) -> impl Iterator<Item = &str> {
     let settings = oracle.strip_prefix("grid:").unwrap_or_default();
     settings.split(',').filter_map(|pair| pair.split_once('=')).map(|(name, _)| name.trim())
@@ -279,7 +279,7 @@ fn nearest(name: &str) -> Option<&'static str> {
     similar.filter(|(likeness, _)| *likeness >= 0.5).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
 }
 
-/// Trials without an ending that no program runs.
+/// The trials without an ending that no program runs.
 fn idle<'a>(trials: &'a [TrialRecord], running: &'a [u64]) -> impl Iterator<Item = &'a TrialRecord> {
     trials.iter().filter(|trial| is_idle(trial, running))
 }
@@ -293,7 +293,7 @@ fn wind_up(trials: &[TrialRecord], running: &[u64]) -> Next {
     idle(trials, running).next().map_or_else(|| nothing_beside(running), |trial| Next::Continue { trial: trial.number })
 }
 
-/// The answer when only running trials are left.
+/// The next step when only running trials are left.
 fn nothing_beside(running: &[u64]) -> Next {
     if running.is_empty() { Next::Exhausted } else { Next::Wait }
 }

@@ -1,4 +1,4 @@
-//! The pruners, which decide that a running trial is not worth its remaining steps. They see only trial records, and
+//! The pruners, which decide whether a running trial ends before its last step. Pruners see only trial records, and
 //! end no trial themselves.
 //!
 //! A pruner is written as `NAME` or `NAME:SETTING=NUMBER,…`, for example `percentile:keep=25,warmup=3`.
@@ -15,7 +15,7 @@ use ferrotune_space::record::TrialRecord;
 use serde::{Deserialize, Serialize};
 use signed_rank::SignedRank;
 
-/// One trial in this many trains to its end under a pruner that learns from whole trainings, so that it stays right about them.
+/// The interval at which a trial trains to its end under a pruner that learns from complete trainings, so that it has new ones.
 pub(crate) const WHOLE: u64 = 6;
 
 /// How a trial ends before its objective returns.
@@ -43,43 +43,42 @@ pub enum Pruner {
     /// `median` (keeps 50 %) and `percentile`: ends a trial whose best value so far is not among the best of the
     /// finished trials' values at the same step.
     Percentile {
-        /// Per cent of the trials that continue, from 0 to 100.
+        /// The percentage of the trials that continue, from 0 to 100.
         keep: f64,
-        /// Finished trials before the first one is pruned.
+        /// The number of finished trials before the first trial is pruned.
         startup: u64,
         /// The steps at which a trial is judged.
         checks: Checks,
-        /// Trials that must have reported at the step.
+        /// The number of trials that must have reported at the step.
         least: u64,
     },
     /// `wilcoxon`: ends a trial whose steps are worse than the best trial's by the signed-rank test. Each step must be
     /// the same problem for all trials (a fold, an instance). A trial's value must be the mean of its steps.
     Wilcoxon {
-        /// A trial is pruned if the probability of such a difference by chance is lower.
+        /// The probability of such a difference by chance below which a trial is pruned.
         p: f64,
-        /// Steps before a trial is judged, at least 2.
+        /// The number of steps before a trial is judged, at least 2.
         startup: u64,
-        /// For learning curves, whose steps are not alike: trials are pruned only while the test would have pruned the better
-        /// trial of at most this share of the pairs of finished trials. One trial in six is never pruned then.
+        /// The largest share of wrong decisions, for learning curves, whose steps are not alike: trials are pruned only if the test
+        /// would have pruned the better trial of at most this share of the pairs of finished trials. One trial in six is then never pruned.
         wrong: Option<f64>,
     },
-    /// `patience`: ends a trial that has not improved on itself for so many steps, if another pruner would end it, too,
-    /// where there is one: Optuna's `PatientPruner`. Without another one it is Keras' `EarlyStopping`, and the trial is
-    /// finished.
+    /// `patience`: ends a trial whose best value has not improved for `steps` reports, if the pruner `around` would end it, too,
+    /// as in Optuna's `PatientPruner`. Without another pruner the trial is finished, not pruned, as in Keras' `EarlyStopping`.
     Patience {
         /// Number of reports without an improvement that a trial may have.
         steps: u64,
-        /// A smaller improvement does not count.
+        /// The smallest improvement.
         delta: f64,
-        /// The other pruner.
+        /// The other pruner, if there is one.
         around: Option<Box<Pruner>>,
     },
-    /// `forecast`: ends a trial that a Gaussian process over the parameters and the epochs gives little chance. It is judged
-    /// after a third of a whole training, a third of that, and so on, four times at most; never where a trial does not say
-    /// how many epochs a whole training has.
+    /// `forecast`: ends a trial for which a Gaussian process over the parameters and the epochs predicts little chance. It judges
+    /// the trial after a third of a complete training, a third of that, and so on, four times at most; never if a trial does not
+    /// announce the epochs of a complete training.
     Forecast {
-        /// A trial goes on if the improvement that it promises for each of its epochs that are left is at least this share
-        /// of what a new trial promises.
+        /// The share that keeps a trial going: the trial must promise, for each epoch that it has left, at least this share of the
+        /// improvement that a new trial promises.
         share: f64,
     },
     /// `threshold`: ends a trial whose last value is outside the bounds or NaN.
@@ -88,23 +87,23 @@ pub enum Pruner {
         lower: f64,
         /// Largest value of a trial that continues.
         upper: f64,
-        /// When in its steps a trial is judged.
+        /// The steps at which a trial is judged.
         checks: Checks,
     },
 }
 
-/// When in its steps a trial is judged.
+/// The steps at which a trial is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checks {
-    /// The first step at which it may be pruned.
+    /// The first step at which the trial may be pruned.
     pub warmup: u64,
-    /// Steps between two judgements, at least 1.
+    /// The number of steps between two judgements, at least 1.
     pub interval: u64,
 }
 
 impl Pruner {
-    /// How the last report of `trial` and the records of the other trials end it, if they do. `patience` alone compares a
-    /// trial with itself only, as Keras' `EarlyStopping`: the trial is finished.
+    /// The way in which the last report of `trial` and the records of the other trials end the trial; `None` if it continues.
+    /// `patience` without another pruner compares a trial only with itself, as Keras' `EarlyStopping`: the trial is finished.
     ///
     /// The arguments are those of [`Pruner::prunes`].
     pub fn ends(
@@ -119,10 +118,10 @@ impl Pruner {
         self.prunes(trial, trials, objective, forecast).then_some(end)
     }
 
-    /// Whether the last report of `trial` and the records of the other trials end it.
+    /// Whether the last report of `trial` and the records of the other trials end the trial.
     ///
-    /// `trials` may contain `trial` itself. A trial without a report is never ended. `forecast` says whether the model of
-    /// the search ends it, given the share of [`Pruner::Forecast`].
+    /// `trials` may contain `trial` itself. A trial without a report is never ended. `forecast` returns whether the model of
+    /// the search ends the trial, given the share of [`Pruner::Forecast`].
     pub fn prunes(
         &self,
         trial: &TrialRecord,
@@ -164,7 +163,7 @@ impl Checks {
     }
 }
 
-/// A trial's values of the objective by step, NaN if the report is not a number.
+/// A trial's values of the objective by step; NaN for a report that is not a number.
 struct Values(Vec<(u64, f64)>);
 
 impl Values {

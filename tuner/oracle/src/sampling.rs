@@ -6,7 +6,7 @@ use rand::{Rng, RngExt};
 
 /// Draws one value. The distribution must be valid (see [`Distribution::validate`]).
 ///
-/// A logarithmic integer is drawn as Optuna draws it: the logarithm is uniform from `low - 0.5` to
+/// A logarithmic integer has Optuna's distribution: the logarithm is uniform from `low - 0.5` to
 /// `high + 0.5`, so that both ends get a whole cell.
 pub fn sample<R: Rng + ?Sized>(distribution: &Distribution, rng: &mut R) -> Value {
     match distribution {
@@ -39,7 +39,7 @@ fn sample_scaled<R: Rng + ?Sized>(scale: Scale, range: (f64, f64), rng: &mut R) 
     scale.unwarp(range, uniform(low, high, rng))
 }
 
-/// From `low` to `high`, both included; safe where `high - low` overflows.
+/// A uniform number from `low` to `high`, both included; safe where `high - low` overflows.
 fn uniform<R: Rng + ?Sized>(low: f64, high: f64, rng: &mut R) -> f64 {
     let share = rng.random_range(0.0..=1.0);
     (low * (1.0 - share) + high * share).clamp(low, high)

@@ -1,17 +1,17 @@
-//! The terminators, which decide that a search is not worth further trials. They see only trial records, and end
-//! nothing themselves.
+//! The terminators, which decide whether a search ends before its limit of trials. Terminators see only trial records, and
+//! end nothing themselves.
 //!
 //! A terminator is written as `NAME` or `NAME:SETTING=NUMBER`, for example `stagnation:trials=50`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Finished trials before `regret` judges a search.
+/// The number of finished trials before `regret` judges a search.
 pub(crate) const FEWEST_TRIALS: usize = 20;
-/// The share of `regret` unless it is given.
+/// The default share of `regret`.
 pub(crate) const USUAL_SHARE: f64 = 0.01;
 
-/// Judges a search after each of its trials.
+/// A terminator: judges a search after each of its trials.
 ///
 /// ```
 /// use ferrotune_oracle::terminator::Terminator;
@@ -19,9 +19,9 @@ pub(crate) const USUAL_SHARE: f64 = 0.01;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Terminator {
-    /// `stagnation`: ends a search whose best value has not improved for this many finished trials.
+    /// `stagnation`: ends a search whose best value has not improved for `trials` finished trials.
     Stagnation {
-        /// Finished trials without an improvement, at least 1.
+        /// The number of finished trials without an improvement, at least 1.
         trials: u64,
     },
     /// `regret`: ends a search when a Gaussian process predicts with confidence that no relevant improvement is
@@ -32,13 +32,13 @@ pub enum Terminator {
     },
 }
 
-/// Why a text does not name a terminator.
+/// The reason why a text does not name a terminator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TerminatorError {
     /// There is no terminator of this name, or it has no such setting.
     #[error("`{text}` names no terminator; write stagnation:trials=30 or regret:share=0.01")]
     Unknown {
-        /// What was given.
+        /// The given text.
         text: String,
     },
     /// The setting cannot have this number.
@@ -48,7 +48,7 @@ pub enum TerminatorError {
         name: &'static str,
         /// The setting.
         setting: &'static str,
-        /// What was given.
+        /// The given number.
         number: String,
         /// The allowed numbers.
         wanted: &'static str,
@@ -74,8 +74,8 @@ impl Terminator {
     }
 }
 
-/// The largest possible improvement that is not relevant: a share of the difference between the best and the median of
-/// these losses; 0 without any.
+/// The largest improvement that is not relevant: a share of the difference between the best and the median of
+/// these losses; 0 if there are no losses.
 pub(crate) fn threshold(share: f64, losses: &[f64]) -> f64 {
     let mut sorted = losses.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! `%best`: the best trials, the files with their weights, and Rust code that builds the best model again.
+//! `%best`: the best trials, the files with their weights, and Rust code that rebuilds the best model.
 
 use crate::ResultsError;
 use crate::bundle::{with_code, with_note};
@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 /// The file with a trial's weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weights {
-    /// The checkpoint.
+    /// The path of the checkpoint.
     pub path: PathBuf,
-    /// Which weights these are, where they are not those that gave the trial's value.
+    /// A note which weights the file has, if they are not the ones that gave the trial's value.
     pub note: Option<String>,
 }
 
@@ -30,9 +30,9 @@ impl fmt::Display for Weights {
 }
 
 /// The best `count` trials, best first. Without `count` the best trial, or with several objectives all trials that no
-/// other trial beats. Where no trial has finished, these are pruned ones. `weights` gives a trial's weights, if they are kept.
+/// other trial dominates. If no trial has finished, the pruned trials are ranked. `weights` returns a trial's weights, if they are kept.
 ///
-/// Fails where no trial has finished or was pruned with a value.
+/// Fails if no trial has finished or was pruned with a value.
 pub fn best(
     study: &Study,
     count: Option<usize>,
@@ -62,19 +62,19 @@ pub fn best(
     Ok(with_code(&with_code(&bundle, &described(study, first, path)), &in_python))
 }
 
-/// Rust code for a cell that makes variables of the parameters of the first trial that [`best`] shows. Fails where
-/// that fails.
+/// Rust code for a cell that defines variables with the parameters of the first trial that [`best`] shows. Fails if
+/// [`best`] fails.
 pub fn parameters(study: &Study, count: Option<usize>) -> Result<String, ResultsError> {
     let (first, _) = chosen(study, count)?;
     Ok(described(study, first, None))
 }
 
-/// The first trial that [`best`] shows. Fails where that fails.
+/// The first trial that [`best`] shows. Fails if [`best`] fails.
 pub fn first(study: &Study) -> Result<&TrialRecord, ResultsError> {
     chosen(study, None).map(|(first, _)| first)
 }
 
-/// The trials to show, and the first of them.
+/// The first of the trials to show, and all of them.
 fn chosen(study: &Study, count: Option<usize>) -> Result<(&TrialRecord, Vec<&TrialRecord>), ResultsError> {
     let ranked = |count| ranking::ranked(&study.trials, &study.spec, count);
     let chosen = count.map_or_else(|| winners(study), ranked);

@@ -1,13 +1,13 @@
-//! Puts bundles together: text below text, HTML below HTML.
+//! Combines MIME bundles: text below text, HTML below HTML.
 
 use ferrotune_display::{Bundle, escape};
 
-/// The bundle with a paragraph of one or more lines below it.
+/// The bundle with a paragraph of one or more lines below its content.
 pub fn with_note(bundle: &Bundle, note: &str) -> Bundle {
     below(bundle, note, &format!("<p>{}</p>", escape::html(note).replace('\n', "<br>")))
 }
 
-/// The bundle with source code below it.
+/// The bundle with source code below its content.
 pub(crate) fn with_code(bundle: &Bundle, code: &str) -> Bundle {
     below(bundle, code, &format!("<pre><code>{}</code></pre>", escape::html(code)))
 }

@@ -1,5 +1,5 @@
-//! A chart as data, and its three forms: Vega-Lite for front ends that support it, SVG for those that show pictures,
-//! text for terminals. All forms have the same numbers, and none needs a network.
+//! A chart as data, and its three forms: Vega-Lite for front ends that support it, SVG for front ends that show pictures,
+//! and text for terminals. All forms have the same numbers, and none needs a network.
 
 mod colours;
 mod scale;
@@ -15,20 +15,20 @@ use ferrotune_display::Bundle;
 /// The MIME type of Vega-Lite 5, which JupyterLab and VS Code draw.
 const VEGA_LITE: &str = "application/vnd.vegalite.v5+json";
 
-/// One chart: panels that share title, legend and shades.
+/// A chart: panels that share title, legend and shades.
 #[derive(Clone, Debug, Default)]
 pub struct Chart {
-    /// The title.
+    /// The chart's title.
     pub title: String,
-    /// One plot each.
+    /// The panels, each with one plot.
     pub panels: Vec<Panel>,
-    /// The scale of marks that are coloured by a number.
+    /// The scale of the shades, for marks that are coloured by a number.
     pub shades: Option<Shades>,
-    /// A note below the chart, for example about points that are left out.
+    /// A note below the chart, for example about points that are omitted.
     pub note: Option<String>,
 }
 
-/// One plot with its axes.
+/// A plot with its axes.
 #[derive(Clone, Debug)]
 pub struct Panel {
     /// The horizontal axis.
@@ -39,7 +39,7 @@ pub struct Panel {
     pub layers: Vec<Layer>,
 }
 
-/// An axis.
+/// An axis of a plot.
 #[derive(Clone, Debug)]
 pub struct Axis {
     /// The title, with the unit.
@@ -51,94 +51,94 @@ pub struct Axis {
 /// Marks of one kind that belong together.
 #[derive(Clone, Debug)]
 pub struct Layer {
-    /// Its name in the legend; an empty one is left out.
+    /// The layer's name in the legend; a layer with an empty name is not in the legend.
     pub name: String,
-    /// Its colour.
+    /// The layer's colour.
     pub colour: Colour,
-    /// The marks.
+    /// The layer's marks.
     pub marks: Marks,
 }
 
-/// How a layer is coloured.
+/// The way in which a layer is coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
-    /// One of the easily distinguished colours, by number.
+    /// The easily distinguished colour with this number.
     Series(usize),
-    /// Each mark by its own shade.
+    /// A separate shade for each mark.
     Shade,
-    /// As the texts and the axes.
+    /// The colour of the texts and the axes.
     Ink,
 }
 
-/// What a layer draws. On an axis of names a coordinate is the name's position in the list.
+/// The marks that a layer draws. On an axis of names a coordinate is the name's position in the list.
 #[derive(Clone, Debug)]
 pub enum Marks {
-    /// Points.
+    /// Points at their coordinates.
     Points(Vec<Point>),
     /// The labels of points instead of the points.
     Labels(Vec<Point>),
-    /// The same on plates, so that lines below them do not cross the letters.
+    /// The labels of points on plates, so that lines below them do not cross the letters.
     Plates(Vec<Point>),
     /// Lines through points.
     Lines(Vec<Line>),
-    /// Horizontal bars, one or more to a row.
+    /// Horizontal bars, one or more in each row.
     Bars(Vec<Bar>),
-    /// Adjacent rectangles, each of which has one value of a function.
+    /// Adjacent rectangles, each with one value of a function.
     Cells(Vec<Cell>),
 }
 
-/// A point.
+/// A point of a layer.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// Horizontal coordinate.
     pub x: f64,
     /// Vertical coordinate.
     pub y: f64,
-    /// The value for its shade, if the layer has shades.
+    /// The value of the point's shade, if the layer has shades.
     pub shade: f64,
-    /// The text that appears when the pointer is on it.
+    /// The text that appears when the pointer is on the point.
     pub label: String,
 }
 
-/// A line.
+/// A line of a layer.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Its corners.
+    /// The corners of the line.
     pub points: Vec<(f64, f64)>,
-    /// What colours it, where the layer goes by shades.
+    /// The value of the line's shade, if the layer has shades.
     pub shade: f64,
-    /// What it is.
+    /// The text that names the line.
     pub label: String,
 }
 
 /// A horizontal bar.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// Where it begins.
+    /// The coordinate at which the bar begins.
     pub from: f64,
-    /// Where it ends.
+    /// The coordinate at which the bar ends.
     pub to: f64,
-    /// The row, a position on the vertical axis.
+    /// The bar's row, a position on the vertical axis.
     pub row: usize,
-    /// What it is.
+    /// The text that names the bar.
     pub label: String,
 }
 
-/// A rectangle.
+/// A rectangle of a layer.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// Horizontal range.
+    /// The rectangle's horizontal range.
     pub x: (f64, f64),
-    /// Vertical range.
+    /// The rectangle's vertical range.
     pub y: (f64, f64),
-    /// The value.
+    /// The value of the rectangle's shade.
     pub shade: f64,
 }
 
 /// The scale of shades: blue is low, orange is high.
 #[derive(Clone, Debug)]
 pub struct Shades {
-    /// What they measure.
+    /// The quantity that the shades measure.
     pub title: String,
     /// The lowest value.
     pub low: f64,
@@ -154,14 +154,14 @@ impl Chart {
 }
 
 impl Axis {
-    /// An axis.
+    /// An axis with this title and scale.
     pub fn new(title: impl Into<String>, scale: Scale) -> Axis {
         Axis { title: title.into(), scale }
     }
 }
 
 impl Shades {
-    /// Where a value lies between the lowest and the highest, from 0 to 1.
+    /// The position of a value between the lowest and the highest, from 0 to 1.
     pub(crate) fn position(&self, value: f64) -> f64 {
         if self.high > self.low { ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0) } else { 0.5 }
     }

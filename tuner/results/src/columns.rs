@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// A column of the table of trials.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Column {
-    /// Its value for an objective.
+    /// The trial's value for an objective.
     Objective(usize),
     Parameter(String),
     /// The last value of another metric.
@@ -41,7 +41,7 @@ const FIXED: [(&str, Column); 9] = [
     ("device", Column::Device),
 ];
 
-/// The cell of a trial in a column. A cell without text is empty.
+/// The cell of a trial in a column. An empty text means an empty cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Cell {
     pub(crate) text: String,
@@ -49,8 +49,8 @@ pub(crate) struct Cell {
 }
 
 impl Column {
-    /// The column of this name. `param.NAME`, `metric.NAME` and `trial.NAME` name one of those that have a name in common, such as
-    /// a parameter `state` and the state of the trial; the name alone is an error then.
+    /// The column of this name. The prefixes in `param.NAME`, `metric.NAME` and `trial.NAME` select one of several columns with the same
+    /// name, such as a parameter `state` and the state of the trial. Without a prefix such a name is an error.
     pub(crate) fn named(study: &Study, name: &str) -> Result<Column, ResultsError> {
         match Column::all_named(study, name).as_slice() {
             [column] => return Ok(column.clone()),
@@ -81,7 +81,7 @@ impl Column {
         [value, parameter, fixed].into_iter().flatten().collect()
     }
 
-    /// What stands before its name where several columns have it.
+    /// The prefix of the column's name, which is needed if several columns have that name.
     fn kind(&self) -> &'static str {
         match self {
             Column::Objective(_) | Column::Metric(_) => "metric",
@@ -97,7 +97,7 @@ impl Column {
         columns.extend((0..study.spec.objectives.len()).map(Column::Objective));
         columns
             .extend(parameter_names(trials.iter().copied()).into_iter().map(|name| Column::Parameter(name.to_owned())));
-        // Where not all train for as long, as under Hyperband or a pruner.
+        // The epochs are shown if trials train for different numbers of epochs, as under Hyperband or a pruner.
         let epochs: BTreeSet<u64> = trials.iter().map(|trial| trial.epochs_done()).filter(|done| *done > 0).collect();
         columns.extend((epochs.len() > 1).then_some(Column::Epochs));
         columns.extend([Column::Seconds, Column::PeakMemory, Column::Ending]);
@@ -127,7 +127,7 @@ impl Column {
             Column::Metric(name) => Cell::number(trial.last_reported(name)),
             Column::Trial => Cell { text: trial.number.to_string(), number: Some(trial.number as f64) },
             Column::State => Cell::text(state_name(trial.state()).to_owned()),
-            // What a worker takes is known at its end.
+            // The run time of a trial is known only when its worker ends.
             Column::Seconds if trial.ending.is_none() && trial.seconds == 0.0 => Cell::default(),
             Column::Seconds => Cell { text: seconds(trial.seconds), number: Some(trial.seconds) },
             Column::PeakMemory => Cell { text: format::bytes(trial.peak_bytes), number: Some(trial.peak_bytes as f64) },
@@ -135,7 +135,7 @@ impl Column {
             Column::Started => Cell::time(times(study, trial).started),
             Column::Ended => Cell::time(times(study, trial).ended),
             Column::Ending => Cell::text(ending(trial)),
-            // A trial on the CPU has no facts of its device.
+            // The record of a trial on the CPU has no device.
             Column::Device => Cell::text(
                 trial.device.as_ref().map_or_else(|| study.spec.device.clone(), |device| device.name.clone()),
             ),
@@ -152,7 +152,7 @@ impl Cell {
         Cell { text: value.map_or_else(String::new, number), number: value }
     }
 
-    /// The value of a trial that has not ended.
+    /// The cell with the value of a trial that has not ended.
     fn so_far(value: Option<f64>) -> Cell {
         Cell { text: value.map_or_else(String::new, |value| format!("{} so far", number(value))), number: value }
     }
@@ -163,7 +163,7 @@ impl Cell {
     }
 }
 
-/// With more digits where there are few seconds.
+/// A number of seconds; a small number has more digits.
 fn seconds(seconds: f64) -> String {
     match seconds {
         _ if seconds >= 10.0 => format!("{seconds:.1}"),
@@ -172,7 +172,7 @@ fn seconds(seconds: f64) -> String {
     }
 }
 
-/// When the trial ran.
+/// The times at which the trial began and ended.
 pub(crate) fn times(study: &Study, trial: &TrialRecord) -> Times {
     usize::try_from(trial.number).ok().and_then(|index| study.times.get(index)).copied().unwrap_or_default()
 }

@@ -12,16 +12,16 @@ pub use model::model;
 use crate::ResultsError;
 use ferrotune_journal::Study;
 
-/// A kind of file.
+/// The format of an exported file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A row for each trial, by [RFC 4180](https://www.rfc-editor.org/rfc/rfc4180).
+    /// A CSV file with a row for each trial, by [RFC 4180](https://www.rfc-editor.org/rfc/rfc4180).
     Csv,
-    /// Everything in the journal, with every reported metric.
+    /// A JSON file with all data of the journal, including every reported metric.
     Json,
-    /// The columns of [`Format::Csv`], with types.
+    /// A Parquet file with the columns of [`Format::Csv`], with types.
     Parquet,
-    /// A page with the table of trials and the plots, which needs no other files.
+    /// An HTML page with the table of trials and the plots, which needs no other files.
     Html,
 }
 
@@ -50,7 +50,7 @@ impl Format {
         })
     }
 
-    /// The study as such a file. Fails where Parquet refuses it.
+    /// The bytes of a file with the study in this format. Fails if Parquet refuses the study.
     pub fn bytes(self, study: &Study) -> Result<Vec<u8>, ResultsError> {
         match self {
             Format::Csv => Ok(csv::text(study).into_bytes()),

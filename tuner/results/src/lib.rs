@@ -1,6 +1,6 @@
 //! The results of a search for people and for other programs: tables, charts, files.
 //!
-//! Pure functions of a [`Study`](ferrotune_journal::Study), usable by the kernel's magics and by any program
+//! The crate has only pure functions of a [`Study`](ferrotune_journal::Study), for the kernel's magics and for any program
 //! that reads a journal. Never reads or writes anything: callers handle folders, files and notebooks.
 
 pub mod best;

@@ -1,4 +1,4 @@
-//! `%trials`: selects, sorts and shows trials. Says so if it leaves some out.
+//! `%trials`: selects, sorts and shows trials. Adds a note if some trials are omitted.
 
 mod condition;
 
@@ -11,7 +11,7 @@ use ferrotune_journal::Study;
 use ferrotune_space::record::TrialRecord;
 use std::cmp::Ordering;
 
-/// What to list of a study.
+/// A request for a list of trials: order, conditions and columns.
 ///
 /// ```no_run
 /// # fn show(study: &ferrotune_journal::Study) -> Result<(), ferrotune_results::ResultsError> {
@@ -22,13 +22,13 @@ use std::cmp::Ordering;
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Listing<'a> {
-    /// Column to sort by, as `COLUMN`, `COLUMN:asc` or `COLUMN:desc`; without it by number.
+    /// Column to sort by, as `COLUMN`, `COLUMN:asc` or `COLUMN:desc`; if it is `None`, the trial's number.
     pub sort: Option<&'a str>,
     /// Conditions on the trials: `COLUMN>VALUE` and so on, joined by ` and `.
     pub filter: Option<&'a str>,
-    /// Columns to show, separated by commas; the usual ones if it is `None`.
+    /// Columns to show, separated by commas; the usual columns if it is `None`.
     pub columns: Option<&'a str>,
-    /// Most rows to show; without it all are shown.
+    /// The largest number of rows to show; if it is `None`, all rows.
     pub limit: Option<usize>,
 }
 
@@ -56,7 +56,7 @@ impl Listing<'_> {
         })
     }
 
-    /// The trials that fit, in order.
+    /// The trials that meet the conditions, in the requested order.
     fn trials<'s>(&self, study: &'s Study) -> Result<Vec<&'s TrialRecord>, ResultsError> {
         let conditions = self.filter.map_or(Ok(Vec::new()), |filter| Condition::read_all(study, filter))?;
         let fits = |trial: &&TrialRecord| conditions.iter().all(|condition| condition.holds(study, trial));
@@ -79,7 +79,7 @@ pub(crate) fn tabulated(study: &Study, columns: &[Column], trials: &[&TrialRecor
     table(&header, &trials.iter().map(row).collect::<Vec<_>>())
 }
 
-/// The column to sort by, and whether the largest comes first.
+/// The column to sort by, and whether the largest value comes first.
 fn order(study: &Study, sort: &str) -> Result<(Column, bool), ResultsError> {
     match sort.rsplit_once(':') {
         None => Ok((Column::named(study, sort)?, false)),
@@ -89,7 +89,7 @@ fn order(study: &Study, sort: &str) -> Result<(Column, bool), ResultsError> {
     }
 }
 
-/// Compares numbers before texts; empty cells are last in both directions.
+/// The order of two cells: numbers before texts; empty cells last in both directions.
 fn compare(one: &Cell, other: &Cell, descending: bool) -> Ordering {
     let is_empty = |cell: &Cell| cell.text.is_empty();
     let by_value = match (one.number, other.number) {

@@ -1,4 +1,4 @@
-//! Numbers for people.
+//! Texts of numbers for people.
 
 /// A metric or a parameter with at most six significant digits.
 ///
@@ -14,7 +14,7 @@ pub fn number(value: f64) -> String {
 pub(crate) fn significant(value: f64, digits: usize) -> String {
     // The text comes from `format!`, so parsing it cannot fail.
     let rounded: f64 = format!("{value:.*e}", digits.saturating_sub(1)).parse().unwrap_or(value);
-    // Rounded up, the largest number is infinite.
+    // Rounding up turns the largest number into infinity.
     let rounded = if rounded.is_finite() { rounded } else { value };
     if rounded != 0.0 && !(1e-4..1e7).contains(&rounded.abs()) { format!("{rounded:e}") } else { rounded.to_string() }
 }

@@ -8,16 +8,16 @@ use ferrotune_journal::Study;
 use ferrotune_oracle::analysis::ranking;
 use ferrotune_space::record::State;
 
-/// A study, with facts that are not in its journal.
+/// A study, with data that is not in its journal.
 #[derive(Debug)]
 pub struct Entry {
-    /// The name of its folder.
+    /// The name of the study's folder.
     pub name: String,
     /// The study.
     pub study: Study,
-    /// Who runs a search of it.
+    /// A description of the process that runs a search of the study.
     pub runner: Option<String>,
-    /// When its journal was written last.
+    /// The time of the last change of the study's journal.
     pub changed: Option<DateTime<Local>>,
 }
 
@@ -57,7 +57,7 @@ fn row(entry: &Entry) -> Vec<String> {
     ]
 }
 
-/// The best value; with several objectives, the number of trials that no other trial beats.
+/// The best value as a text; with several objectives, the number of trials that no other trial dominates.
 fn best(study: &Study) -> String {
     let winners = ranking::best(&study.trials, &study.spec);
     match winners.first() {

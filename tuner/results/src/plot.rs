@@ -1,4 +1,4 @@
-//! `%plot`: the same plots as Optuna's. Each is a [`Chart`], which other modules draw.
+//! `%plot`: the same plots as Optuna's. Each plot is a [`Chart`], which other modules draw.
 
 mod contour;
 mod edf;
@@ -23,15 +23,15 @@ use ferrotune_journal::Study;
 use ferrotune_oracle::importance::{Importance, importance as ped_anova};
 use ferrotune_space::record::TrialRecord;
 
-/// A plot shows this many of the most important parameters, unless the user names parameters.
+/// The number of the most important parameters that a plot shows, unless the user names parameters.
 const MOST_PARAMETERS: usize = 9;
-/// Largest number of marks, which front ends draw quickly and which fit into one message.
+/// The largest number of marks, which front ends draw quickly and which fits into one message.
 const MOST_MARKS: usize = 2_000;
 
-/// What to plot.
+/// The kind of a plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plot {
-    /// Each trial's value, and the best so far.
+    /// Each trial's value, and the best value so far.
     History,
     /// A line through all parameters for each trial.
     Parallel,
@@ -39,32 +39,32 @@ pub enum Plot {
     Slice,
     /// The value over pairs of parameters.
     Contour,
-    /// How much each parameter matters.
+    /// The importance of each parameter.
     Importance,
-    /// What trials report, step by step.
+    /// The reports of trials, step by step.
     Intermediate,
     /// One objective against another.
     Pareto,
     /// The share of trials up to each value.
     Edf,
-    /// When each trial ran.
+    /// The time at which each trial ran.
     Timeline,
     /// The trials over pairs of parameters, by the rank of their values.
     Rank,
-    /// The volume that the trade-offs so far dominate.
+    /// The volume that the Pareto front so far dominates.
     Hypervolume,
-    /// What the search may still gain, and what the terminator takes for too little.
+    /// The bound on the improvement that is still possible, and the terminator's threshold.
     Terminator,
 }
 
 /// The objective and the parameters of a plot.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Focus<'a> {
-    /// Names of parameters, separated by commas; the most important ones if it is `None`.
+    /// Names of parameters, separated by commas; the most important parameters if it is `None`.
     pub parameters: Option<&'a str>,
     /// The metric of an objective, or for [`Plot::Intermediate`] any metric; the first objective if it is `None`.
     pub objective: Option<&'a str>,
-    /// How [`Plot::Importance`] measures, by name; no other plot has it.
+    /// The name of the evaluator of [`Plot::Importance`]; other plots have no evaluator.
     pub evaluator: Option<&'a str>,
 }
 
@@ -106,7 +106,7 @@ impl Plot {
         })
     }
 
-    /// Every plot for which the study has enough trials.
+    /// All plots for which the study has enough trials.
     pub fn all_of(study: &Study) -> Vec<Chart> {
         Plot::ALL.iter().filter_map(|(_, plot)| plot.of(study, Focus::default()).ok()).collect()
     }
@@ -148,7 +148,7 @@ fn metric(study: &Study, objective: usize) -> &str {
     &study.spec.objectives[objective].metric
 }
 
-/// A title that names what is shown and of which study.
+/// A title that names the kind of plot and the study.
 fn title(study: &Study, what: &str) -> String {
     format!("{what}: {}", study.spec.project)
 }
@@ -164,7 +164,7 @@ fn label(trial: &TrialRecord, metric: &str, value: f64) -> String {
     format!("trial {}: {metric} = {} ({})", trial.number, crate::number(value), parameters.join(", "))
 }
 
-/// At most `most` of the items, evenly spread and with the last one; and a note if some are left out.
+/// At most `most` of the items, evenly spread and including the last one; and a note if some are omitted.
 fn thinned<T>(items: Vec<T>, most: usize) -> (Vec<T>, Option<String>) {
     let all = items.len();
     if all <= most {
@@ -177,7 +177,7 @@ fn thinned<T>(items: Vec<T>, most: usize) -> (Vec<T>, Option<String>) {
     (kept, Some(note))
 }
 
-/// Joins two notes.
+/// Joins two notes into one.
 fn joined(one: Option<String>, other: Option<String>) -> Option<String> {
     [one, other].into_iter().flatten().reduce(|one, other| format!("{one}; {other}"))
 }

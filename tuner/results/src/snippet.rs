@@ -1,4 +1,4 @@
-//! Rust and Python that have a trial's parameters as variables and load its weights.
+//! Rust and Python code that defines a trial's parameters as variables and loads its weights.
 
 use ferrotune_space::record::TrialRecord;
 use ferrotune_space::{Parameter, Value};
@@ -15,7 +15,7 @@ const KEYWORDS: [&str; 48] = [
     "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
-/// A `let` for every parameter of the trial and for its weights, comments that show how a model loads them, and the trial as
+/// A `let` for every parameter of the trial and for its weights, comments that show how a model loads the weights, and the trial as
 /// `Trial::of`.
 pub fn snippet(trial: &TrialRecord, weights: Option<&Path>) -> String {
     let mut taken = BTreeSet::new();
@@ -39,11 +39,11 @@ pub fn snippet(trial: &TrialRecord, weights: Option<&Path>) -> String {
     lines.join("\n")
 }
 
-/// An expression that makes a trial of the same values, and with the same weights, outside of a search.
+/// An expression that makes a trial with the same values and the same weights, outside of a search.
 fn fixed_trial(trial: &TrialRecord, weights: Option<&Path>) -> String {
     let value = |value: &Value| match value {
         Value::Text(text) => format!("{text:?}.into()"),
-        // A plain number without a type is an i32 first.
+        // A number without a type suffix is an i32 first.
         Value::Int(value) if i32::try_from(*value).is_err() => format!("{value}_i64.into()"),
         Value::Int(value) if *value < 0 => format!("({value}).into()"),
         Value::Float(value) if value.is_sign_negative() => format!("({value:?}).into()"),
@@ -57,7 +57,7 @@ fn fixed_trial(trial: &TrialRecord, weights: Option<&Path>) -> String {
     format!("ferrotune::Trial::of({values}){}", checkpoint.unwrap_or_default())
 }
 
-/// Python that has the trial's parameters as a dictionary, and loads its weights.
+/// Python code that has the trial's parameters as a dictionary, and loads its weights.
 pub(crate) fn python(trial: &TrialRecord, weights: Option<&Path>) -> String {
     let text = |text: &str| serde_json::Value::from(text).to_string();
     let value = |value: &Value| match value {
@@ -87,7 +87,7 @@ fn binding(name: &str, value: &Value) -> String {
     }
 }
 
-/// The parameter's name as a valid Rust name.
+/// The valid Rust name of a parameter.
 fn identifier(name: &str) -> String {
     let mut plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     if plain.starts_with(|c: char| c.is_ascii_digit()) || plain.is_empty() || plain == "_" {
@@ -99,7 +99,7 @@ fn identifier(name: &str) -> String {
     if KEYWORDS.contains(&plain.as_str()) { format!("r#{plain}") } else { plain }
 }
 
-/// The name, with as many underscores at its end as make it unique.
+/// The name, followed by underscores until it is unique.
 fn unique(mut name: String, taken: &mut BTreeSet<String>) -> String {
     while !taken.insert(name.clone()) {
         name.push('_');

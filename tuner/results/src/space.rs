@@ -1,4 +1,4 @@
-//! `%space`: the search space that the trials have shown.
+//! `%space`: the search space inferred from trials.
 
 use crate::columns::numeric;
 use crate::{ResultsError, number};
@@ -10,15 +10,16 @@ use ferrotune_space::{Distribution, Scale, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Most values of a choice in a cell.
+/// The largest number of values of a choice in a cell.
 const MOST_VALUES: usize = 12;
-/// Most ranges of a parameter that have rows of their own. One with more has a range that depends on other values.
+/// The largest number of ranges of a parameter that have rows of their own. A parameter with more has a range that depends on other
+/// values.
 const MOST_RANGES: usize = 8;
-/// Stands between a parameter's name and the number of its range. No name has it.
+/// The separator between a parameter's name and the number of its range. No name contains it.
 const RANGE: char = '\0';
 
-/// Name, kind, range, scale, default, condition and values so far of every parameter. A parameter that has other ranges in other
-/// trials, such as in another branch of the objective, has a row for each. Fails before the first trial.
+/// A table with name, kind, range, scale, default, condition and values so far of every parameter. A parameter with different ranges
+/// in different trials, such as in two branches of the objective, has a row for each range. Fails before the first trial.
 pub fn space(study: &Study) -> Result<Bundle, ResultsError> {
     let ranges = ranges(&study.trials);
     let trials = by_range(&study.trials, &ranges);
@@ -72,7 +73,7 @@ fn ranges(trials: &[TrialRecord]) -> Ranges<'_> {
     ranges
 }
 
-/// The trials, in which a parameter with several ranges is a parameter for each of them.
+/// The trials with a separate parameter for each range, if a parameter has several ranges.
 fn by_range<'a>(trials: &'a [TrialRecord], ranges: &Ranges<'_>) -> Cow<'a, [TrialRecord]> {
     let is_split = |known: &Vec<&Distribution>| (2..=MOST_RANGES).contains(&known.len());
     if !ranges.values().any(is_split) {
@@ -95,7 +96,7 @@ fn shown(name: &str) -> &str {
     name.split_once(RANGE).map_or(name, |(name, _)| name)
 }
 
-/// Kind, range and scale.
+/// The texts of kind, range and scale.
 fn described(distribution: &Distribution) -> (&'static str, String, String) {
     let spread = |scale: &Scale, step: Option<String>| match (scale, step) {
         (Scale::Linear, Some(step)) => format!("step {step}"),
@@ -118,7 +119,7 @@ fn described(distribution: &Distribution) -> (&'static str, String, String) {
     }
 }
 
-/// The condition under which it is asked for, if that is known.
+/// The condition under which trials ask for the parameter, if it is known.
 fn condition(space: &Space, dimension: &Dimension) -> Option<String> {
     let condition = dimension.condition.as_ref()?;
     let parent = &space.dimensions[condition.parent];

@@ -1,7 +1,7 @@
 //! A study in TensorBoard's format: a run for each trial with its metrics as scalars, and the HParams plugin's table.
 //!
 //! When a study grows, its files usually begin with their earlier content, so the caller can append the rest, and an
-//! open TensorBoard shows it.
+//! open TensorBoard shows the new content.
 
 mod events;
 mod hparams;
@@ -12,16 +12,16 @@ use crate::columns::times;
 use ferrotune_journal::Study;
 use ferrotune_space::record::TrialRecord;
 
-/// One file.
+/// A file for TensorBoard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventFile {
-    /// Its path below the folder that TensorBoard is given.
+    /// The file's path below the folder that TensorBoard reads.
     pub path: String,
-    /// Its content.
+    /// The file's content.
     pub bytes: Vec<u8>,
 }
 
-/// All files of a study: the experiment, and one folder for each trial that has begun. There are none before the first one has.
+/// All files of a study: the experiment, and a folder for each trial that has begun. There are no files before the first trial begins.
 ///
 /// The journal does not have the times of reports, so every scalar has the time at which its trial began.
 pub fn files(study: &Study) -> Vec<EventFile> {

@@ -1,4 +1,4 @@
-//! Objectives of a study, and the values of its trials.
+//! The objectives of a study, and the values of its trials.
 
 use crate::ResultsError;
 use ferrotune_journal::Study;
@@ -6,7 +6,7 @@ use ferrotune_oracle::analysis::ranking;
 use ferrotune_space::record::{State, TrialRecord};
 use std::collections::BTreeSet;
 
-/// Position of the objective with this metric, or of the first.
+/// Index of the objective with this metric, or of the first objective.
 pub(crate) fn objective_index(study: &Study, metric: Option<&str>) -> Result<usize, ResultsError> {
     let objectives = &study.spec.objectives;
     let Some(metric) = metric else { return Ok(0) };
@@ -24,7 +24,7 @@ pub(crate) fn finished_value(trial: &TrialRecord, objective: usize) -> Option<f6
     (trial.state() == State::Finished).then_some(value)
 }
 
-/// Trials that have finished with a finite value, and these values.
+/// Trials that have finished with a finite value, each with this value.
 pub(crate) fn finished(study: &Study, objective: usize) -> Result<Vec<(&TrialRecord, f64)>, ResultsError> {
     let valued = study.trials.iter().filter_map(|trial| Some((trial, finished_value(trial, objective)?)));
     let valued: Vec<_> = valued.collect();
@@ -34,8 +34,8 @@ pub(crate) fn finished(study: &Study, objective: usize) -> Result<Vec<(&TrialRec
     Ok(valued)
 }
 
-/// The best trials: the one with the best value, or with several objectives all trials that no other trial beats. If no
-/// trial keeps the constraints, the one that breaks them least. Empty if no trial has finished.
+/// The best trials: the trial with the best value, or with several objectives all trials that no other trial dominates. If no
+/// trial keeps the constraints, the trial with the smallest violation. Empty if no trial has finished.
 pub(crate) fn winners(study: &Study) -> Vec<&TrialRecord> {
     let best = ranking::best(&study.trials, &study.spec);
     if best.is_empty() { ranking::ranked(&study.trials, &study.spec, 1) } else { best }
@@ -67,7 +67,7 @@ pub(crate) fn ending(trial: &TrialRecord) -> String {
     trial.ending.as_ref().map_or_else(|| "unfinished".to_owned(), ToString::to_string)
 }
 
-/// Whether the trial may be called the best at all.
+/// Whether the trial keeps the constraints, without which it cannot be the best.
 pub(crate) fn keeps_constraints(study: &Study, trial: &TrialRecord) -> bool {
     trial.violation(&study.spec.objectives, &study.spec.constraints) <= 0.0
 }

@@ -1,42 +1,43 @@
-//! The names of a trial's checkpoints, and the head of one, which holds the step after which it was made. Reads no weights.
+//! The names of a trial's checkpoints, and the header of a checkpoint file, which holds the step after which it was made.
+//! Reads no weights.
 
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// Where a checkpoint says after which step it was made, in its head.
+/// The key in a checkpoint's header whose value is the step after which the checkpoint was made.
 pub const STEP: &str = "ferrotune:step";
-/// No head is longer; a length beyond it is damage.
+/// The largest length of a checkpoint's header; a larger one means that the file is damaged.
 pub const LONGEST_HEADER_BYTES: u64 = 100 << 20;
 
-/// The name of a trial's checkpoint of a generation, in the trial's folder.
+/// The file name of a trial's checkpoint of this generation, in the trial's folder.
 pub fn checkpoint_file(generation: u64) -> String {
     format!("checkpoint-{generation:06}.safetensors")
 }
 
-/// The generation of a checkpoint, if this is the name of one.
+/// The generation of a checkpoint from its file name; `None` if the file is no checkpoint.
 pub fn checkpoint_generation(file: &str) -> Option<u64> {
     generation_in(file, ".safetensors")
 }
 
-/// Whether this is the name of a checkpoint that is being written, copied or linked.
+/// Whether a file name is that of a checkpoint that is still being written, copied or linked.
 pub fn is_partial_checkpoint(file: &str) -> bool {
     [".partial", ".safetensors.partial", ".link"].iter().any(|ending| generation_in(file, ending).is_some())
 }
 
 fn generation_in(file: &str, ending: &str) -> Option<u64> {
     let digits = file.strip_prefix("checkpoint-")?.strip_suffix(ending)?;
-    // A name of the user's own may look much like it.
+    // A file of the user may have a similar name.
     digits.parse().ok().filter(|generation| format!("{generation:06}") == digits)
 }
 
-/// The step after which a checkpoint was made, from its head alone:
-/// <https://github.com/huggingface/safetensors#format>. `None` where the file is no checkpoint of Ferrotune's, or where
-/// its head is damaged.
+/// The step after which a checkpoint was made, read from its header alone:
+/// <https://github.com/huggingface/safetensors#format>. `None` if the file is not a checkpoint of Ferrotune, or if its
+/// header is damaged.
 ///
 /// # Errors
-/// Where the file cannot be read, which says nothing about what is in it.
+/// Fails if the file cannot be read, which means nothing for the file's content.
 pub fn step_of(path: &Path) -> io::Result<Option<u64>> {
     let mut file = File::open(path)?;
     let mut length = Vec::new();

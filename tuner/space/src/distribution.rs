@@ -13,11 +13,10 @@ pub use validity::SpaceError;
 use crate::lattice::nearest_point;
 use serde::{Deserialize, Serialize};
 
-/// The largest distance of a value from its lattice point, in steps. Single precision has an error of 6e-8 of the
-/// value.
+/// The largest distance of a value from its lattice point, in steps. Single precision has a relative error of 6e-8.
 const NEAR: f64 = 1e-6;
 
-/// A hyper-parameter's value, as the objective sees it.
+/// A hyper-parameter's value, in the form that the objective gets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -27,7 +26,7 @@ pub enum Value {
     Int(i64),
     /// A `float` parameter's value.
     Float(f64),
-    /// A `choice` of strings.
+    /// The value of a `choice` of strings.
     Text(String),
 }
 
@@ -69,12 +68,12 @@ pub enum Distribution {
     },
 }
 
-/// One parameter of one trial.
+/// A parameter of a trial: its range and its value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameter {
-    /// The range that it was drawn from.
+    /// The range from which the value was drawn.
     pub distribution: Distribution,
-    /// The value.
+    /// The parameter's value.
     pub value: Value,
 }
 
@@ -89,7 +88,7 @@ impl Distribution {
             }
             (Distribution::Float { low, high, step: None, .. }, Value::Float(value)) => low <= value && value <= high,
             // Decimals such as 0.1 have no exact binary form, so sums of them, and values in single precision, miss a
-            // lattice point by a little. Such values count, also at the ends of the range.
+            // lattice point by a little. Such values are accepted, also at the ends of the range.
             (Distribution::Float { low, high, step: Some(step), .. }, Value::Float(value)) => {
                 (nearest_point(*low, *high, *step, *value) - value).abs() <= NEAR * step
             }
@@ -135,7 +134,7 @@ impl Distribution {
         }
     }
 
-    /// Its lowest value, or the first of its list. The distribution must be valid (see [`Distribution::validate`]).
+    /// The distribution's lowest value, or the first one of its list. The distribution must be valid (see [`Distribution::validate`]).
     pub fn first(&self) -> Value {
         match self {
             Distribution::Int { low, .. } => Value::Int(*low),
@@ -144,12 +143,12 @@ impl Distribution {
         }
     }
 
-    /// Whether its values have an order: numbers and ordered choices.
+    /// Whether the distribution's values have an order: numbers and ordered choices do.
     pub fn has_order(&self) -> bool {
         !matches!(self, Distribution::Choice { is_ordered: false, .. })
     }
 
-    /// Largest integer on the lattice; 0 for a distribution of another kind, which has none.
+    /// Largest integer on the lattice; 0 for a distribution that is not an integer range.
     fn top_int(&self) -> i64 {
         match self {
             Distribution::Int { low, high, step, .. } => {

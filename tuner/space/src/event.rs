@@ -14,14 +14,14 @@ pub enum Event {
     Opened {
         /// The study's folder.
         folder: PathBuf,
-        /// Trials found there from before.
+        /// The number of trials that the study had before.
         earlier_trials: u64,
     },
-    /// A trial begins, or goes on in a new worker.
+    /// A trial begins, or continues in a new worker.
     TrialStarted {
         /// The trial's number.
         trial: u64,
-        /// Which of its executions this is, counted from 0.
+        /// The number of this execution of the trial, counted from 0.
         #[serde(default)]
         execution: u64,
         /// The worker's process id.
@@ -31,33 +31,33 @@ pub enum Event {
     Executed {
         /// The trial's number.
         trial: u64,
-        /// Which execution, counted from 0.
+        /// The number of the execution, counted from 0.
         execution: u64,
-        /// Its values, one for each objective.
+        /// The execution's values, one for each objective.
         values: Vec<f64>,
     },
-    /// A trial has reported, and the report is on disk. Told to a program that searches by itself, for its callbacks.
+    /// A trial has reported, and the report is on disk. Sent only to a program that runs its own search, for its callbacks.
     Reported {
         /// The trial's number.
         trial: u64,
         /// The step.
         step: u64,
-        /// Its metrics; null for a value that is not finite.
+        /// The step's metrics; null for a value that is not finite.
         metrics: BTreeMap<String, Option<f64>>,
     },
-    /// Where the search stands; sent at most five times a second, and after each trial.
+    /// The state of the search; sent at most five times a second, and after each trial.
     Progress(Progress),
     /// A trial has ended and its record is on disk.
     TrialEnded {
-        /// Its record, without what it has reported: [`Event::Reported`] and the journal have that.
+        /// The trial's record, without its reports: [`Event::Reported`] and the journal have those.
         record: TrialRecord,
     },
     /// The search is over.
     Finished {
-        /// Why.
+        /// The reason why the search ended.
         reason: Finish,
     },
-    /// The search cannot go on, or could not begin.
+    /// The search cannot continue, or could not begin.
     Error {
         /// One line: what is wrong and what to do.
         message: String,
@@ -70,78 +70,77 @@ pub enum Event {
 pub enum Finish {
     /// `max_trials` trials are done.
     MaxTrials,
-    /// The oracle has nothing more to try.
+    /// The oracle has no further values to try.
     Exhausted,
     /// The search's time is over.
     Timeout,
-    /// The user stopped it.
+    /// The user stopped the search.
     Interrupted,
     /// An objective has called `trial.stop_search`.
     Stopped,
 }
 
-/// A picture of a running search.
+/// The state of a running search at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
-    /// Trials that have ended, however they did.
+    /// The number of trials that have ended, in whatever way.
     pub done: u64,
-    /// Of those, the ones that had ended before this search began.
+    /// The number of those trials that had ended before this search began.
     #[serde(default)]
     pub earlier: u64,
-    /// Of all, the ones without a value (all endings but finished and pruned).
+    /// The number of all ended trials that have no value (all endings but finished and pruned).
     pub failed: u64,
-    /// Of all, pruned.
+    /// The number of all ended trials that were pruned.
     pub pruned: u64,
-    /// The trials asked for.
+    /// The number of trials that the search is to run.
     pub max_trials: u64,
-    /// The best trial so far, without what it has reported; none where there are several objectives, or no trial keeps the
-    /// constraints.
+    /// The best trial so far, without its reports; none if there are several objectives, or if no trial keeps the constraints.
     pub best: Option<TrialRecord>,
-    /// The trade-offs so far, where there are several objectives.
+    /// The Pareto front so far, if there are several objectives.
     #[serde(default)]
     pub front: Option<Front>,
-    /// Parameters that the user has decided something about, and that no trial so far has asked for.
+    /// The names of parameters for which the user has fixed a value or a tuning choice, and that no trial has asked for so far.
     #[serde(default)]
     pub unasked: Vec<String>,
-    /// Of the finished trials, those that break a constraint.
+    /// The number of finished trials that break a constraint.
     #[serde(default)]
     pub infeasible: u64,
-    /// The trials that run, in the order in which they began.
+    /// The running trials, in the order in which they began.
     pub running: Vec<Running>,
-    /// What the workers of the search do, where an engine runs them.
+    /// A text about the state of the search's workers, if an engine runs them.
     #[serde(default)]
     pub workers: Option<String>,
-    /// Whether the search is being stopped and waits for the steps that its trials are in.
+    /// Whether the search is being stopped and waits for its trials to end their current steps.
     pub stopping: bool,
     /// Seconds since the search began, in this supervisor.
     pub elapsed_s: f64,
-    /// Seconds that the workers of the study's trials ran, all together.
+    /// Seconds of run time of the workers of all the study's trials, added up.
     #[serde(default)]
     pub trials_s: f64,
-    /// Seconds to go, estimated once a trial has ended; at most what is left of the search's own time.
+    /// The estimated seconds until the search ends, once a trial has ended; at most the rest of the search's time limit.
     pub eta_s: Option<f64>,
     /// The supervisor's own resident memory in bytes.
     pub supervisor_bytes: u64,
 }
 
-/// The trials that no other one beats in every objective: Pareto's front.
+/// The Pareto front: the trials that no other trial beats in every objective.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Front {
-    /// How many they are.
+    /// The number of trials on the front.
     pub trials: u64,
-    /// For each objective the best and the worst value among them.
+    /// For each objective the best and the worst value on the front.
     pub ranges: Vec<(f64, f64)>,
 }
 
-/// The last state of a search, for programs that look later. It may be old where the search was killed: the study's lock
-/// shows whether one runs.
+/// The last state of a search, for programs that read it later. The state may be out of date if the search was killed: the study's
+/// lock shows whether a search runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// Where it stands, or stood at its end.
+    /// The progress of the search, or its last progress if the search has ended.
     pub progress: Progress,
-    /// Why it ended, if it did.
+    /// The reason why the search ended, if it has ended.
     pub finish: Option<Finish>,
-    /// The error that it ended with.
+    /// The error with which the search ended.
     pub error: Option<String>,
 }
 
@@ -150,19 +149,19 @@ pub struct Status {
 pub struct Running {
     /// The trial's number.
     pub trial: u64,
-    /// The parameters that it has asked for.
+    /// The parameters that the trial has asked for.
     pub parameters: BTreeMap<String, Value>,
     /// Last reported step, counted from 0.
     pub step: Option<u64>,
-    /// What it has reported last of the first objective.
+    /// The trial's last report of the first objective.
     #[serde(default)]
     pub value: Option<f64>,
-    /// Epochs of a whole training, if the objective said.
+    /// Epochs of a complete training, if the objective has given their number.
     pub epochs: Option<u64>,
-    /// Which execution of the trial it is, counted from 0.
+    /// The number of the trial's current execution, counted from 0.
     #[serde(default)]
     pub execution: u64,
-    /// Its own memory (resident less shared) in bytes, over its process tree; none where it runs on another host.
+    /// The trial's own memory (resident less shared) in bytes, over its process tree; none if the trial runs on another host.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
 }

@@ -1,5 +1,5 @@
-//! What the user has decided about parameters beforehand, so that no oracle is asked: values for all trials, values of the
-//! trials to try first, and which parameters are tuned at all. Knows neither oracles nor the journal.
+//! The user's settings for parameters: fixed values for all trials, values of the trials to try first, and the names of the
+//! parameters to tune. The oracle does not choose these values. Knows neither oracles nor the journal.
 
 use crate::{Distribution, Parameter, Value};
 use serde::{Deserialize, Serialize};
@@ -8,22 +8,22 @@ use std::collections::BTreeMap;
 /// Values of some parameters, by name.
 pub type Values = BTreeMap<String, Value>;
 
-/// What the user has decided beforehand.
+/// The user's settings for parameters, made before the search.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Given {
-    /// Values that parameters have in every trial.
+    /// Values that parameters have in every trial, by parameter name.
     pub fixed: Values,
-    /// The parameters to tune; empty for all of them. Any other keeps its default, or else its lowest or first value.
+    /// The parameters to tune; empty for all of them. Any other parameter keeps its default, or else its lowest or first value.
     pub tune_only: Vec<String>,
-    /// Values of trials to try first; the oracle chooses the other parameters. Applies to one call; the journal has each
-    /// queued trial as a fact of its own, and does not queue the same values twice.
+    /// Values of trials to try first; the oracle chooses the other parameters. Applies to one call; the journal has an entry for
+    /// each queued trial, and does not queue the same values twice.
     pub enqueued: Vec<Values>,
 }
 
 impl Given {
-    /// The decided value of a parameter in a trial that was enqueued with the values `preset`; `None` leaves it to the
-    /// oracle. The distribution must be valid. Fails with the reason if the parameter cannot have the value.
+    /// The value that the user has set for a parameter, in a trial that was enqueued with the values `preset`; `None` leaves the
+    /// choice to the oracle. The distribution must be valid. Fails with the reason if the parameter cannot have the value.
     pub fn value(
         &self,
         preset: &Values,
@@ -43,24 +43,24 @@ impl Given {
         Ok((!is_tuned).then(|| default.cloned().unwrap_or_else(|| distribution.first())))
     }
 
-    /// Whether an oracle chooses the parameter's value in the trials that were not enqueued with one.
+    /// Whether an oracle chooses the parameter's value in the trials that were not enqueued with a value for the parameter.
     pub fn leaves_open(&self, name: &str) -> bool {
         !self.fixed.contains_key(name)
             && (self.tune_only.is_empty() || self.tune_only.iter().any(|tuned| tuned == name))
     }
 
-    /// Whether a trial with these parameters has the value of every fixed one that it asks for. A trial from before the
-    /// value was fixed, or enqueued with another value, is no data for the search as it is now.
+    /// Whether a trial with these parameters has the value of every fixed parameter that the trial asks for. A trial from before
+    /// the value was fixed, or enqueued with another value, is not used as data for the present search.
     pub fn agrees_with(&self, parameters: &BTreeMap<String, Parameter>) -> bool {
         self.has_fixed(parameters, true)
     }
 
-    /// The same of a trial of another study, whose range may not have the value at all.
+    /// Whether a trial of another study has the value of every fixed parameter; a range of that study may not contain the value.
     pub fn agrees_with_source(&self, parameters: &BTreeMap<String, Parameter>) -> bool {
         self.has_fixed(parameters, false)
     }
 
-    /// `misfit` is the answer where a trial's range does not have the value.
+    /// Whether the parameters have every fixed value; the answer is `misfit` for a parameter whose range does not contain its fixed value.
     fn has_fixed(&self, parameters: &BTreeMap<String, Parameter>, misfit: bool) -> bool {
         let has_it = |(name, value): (&String, &Value)| {
             let asked = parameters.get(name);
@@ -69,13 +69,13 @@ impl Given {
         self.fixed.iter().all(has_it)
     }
 
-    /// The parameters that are fixed or to be tuned. The objective need not ask for all of them.
+    /// The names of the parameters that are fixed or listed to be tuned. The objective need not ask for all of them.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.fixed.keys().chain(&self.tune_only).map(String::as_str)
     }
 }
 
-/// A value as people write it: `true`, `64`, `1e-3`, or else a text.
+/// The value that a text means: `true`, `64`, `1e-3`, or else the text itself.
 pub fn parse_value(text: &str) -> Value {
     let boolean = text.parse().map(Value::Bool).ok();
     let real = || text.parse().ok().filter(|value: &f64| value.is_finite()).map(Value::Float);
@@ -83,22 +83,22 @@ pub fn parse_value(text: &str) -> Value {
     boolean.or_else(number).unwrap_or_else(|| Value::Text(text.to_owned()))
 }
 
-/// The value in the type of the range: 1.0 for the whole number 1 of a float. `None` if the range does not have it.
+/// The value in the type of the range: 1.0 for the whole number 1 of a float range. `None` if the range does not contain the value.
 pub fn fit(value: &Value, distribution: &Distribution) -> Option<Value> {
     let fitted = match (distribution, value) {
         (Distribution::Float { .. }, Value::Int(value)) => Value::Float(*value as f64),
-        // Beyond 2^53 a float does not name one whole number.
+        // Beyond 2^53 several whole numbers have the same float.
         (Distribution::Int { .. }, Value::Float(value)) if value.fract() == 0.0 && value.abs() < 9e15 => {
             Value::Int(*value as i64)
         }
         (Distribution::Choice { values, .. }, value) => chosen(value, values)?.clone(),
         _ => value.clone(),
     };
-    // A sum of decimals is the lattice point that it is meant to be.
+    // A sum of decimals misses its lattice point by a little; the lattice point is the intended value.
     distribution.contains(&fitted).then(|| distribution.clamp_to_lattice(&fitted)).flatten()
 }
 
-/// The choice that is meant by a value: the same one, or else the text that is written as it, or else the same number.
+/// The choice that a value means: an equal choice, or else the choice with the same text, or else the choice with the same number.
 fn chosen<'a>(value: &Value, values: &'a [Value]) -> Option<&'a Value> {
     let read = |known: &Value| match known {
         Value::Text(text) => parse_value(text),
@@ -113,7 +113,7 @@ fn chosen<'a>(value: &Value, values: &'a [Value]) -> Option<&'a Value> {
 fn is_same_number(first: &Value, second: &Value) -> bool {
     match (first, second) {
         (Value::Int(whole), Value::Float(float)) | (Value::Float(float), Value::Int(whole)) => {
-            // Beyond 2^53 a float does not name one whole number.
+            // Beyond 2^53 several whole numbers have the same float.
             whole.unsigned_abs() < 1 << 53 && *whole as f64 == *float
         }
         _ => false,

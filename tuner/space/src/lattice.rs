@@ -29,7 +29,7 @@ fn decimals(number: f64) -> usize {
     number.to_string().split_once('.').map_or(0, |(_, fraction)| fraction.len())
 }
 
-/// The interval of an integer range on a scale that is not linear; both ends get a whole cell.
+/// The real interval of an integer range on a logarithmic scale; both end values get a whole cell.
 pub fn whole_cells(low: i64, high: i64) -> (f64, f64) {
     (low as f64 - 0.5, high as f64 + 0.5)
 }

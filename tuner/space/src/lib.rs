@@ -1,8 +1,8 @@
 //! The plain data of hyper-parameter searches: ranges and values of parameters, records of trials, the description of a
 //! search, the messages between workers and their supervisor, and the seeds of all of these.
 //!
-//! Objectives, magics and results need this and no more. This crate refuses to decide anything: it has no oracle, writes
-//! no file and starts no process.
+//! Objectives, magics and results need only this crate. This crate decides nothing: it has no oracle, writes no file and starts
+//! no process.
 
 pub mod checkpoint;
 mod distribution;

@@ -1,4 +1,4 @@
-//! What a search optimises, and the bounds that a trial has to keep to. Judges no trial.
+//! The objectives that a search optimises, and the constraints on a trial's metrics. Judges no trial.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,34 +7,34 @@ use serde::{Deserialize, Serialize};
 pub struct Objective {
     /// The metric's name, as the objective reports it.
     pub metric: String,
-    /// Whether small or large is good.
+    /// Whether small or large values are better.
     pub direction: Direction,
-    /// How the reports of several steps become one value.
+    /// How the reports of several steps are combined into one value.
     #[serde(default)]
     pub summary: Summary,
 }
 
 impl Objective {
-    /// The best report of a metric.
+    /// An objective for a metric, with the best report as its value.
     pub fn new(metric: impl Into<String>, direction: Direction) -> Objective {
         Objective { metric: metric.into(), direction, summary: Summary::Best }
     }
 }
 
-/// How the reports of a trial's steps become one value.
+/// How the reports of a trial's steps are combined into one value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Summary {
-    /// The best of those that are finite.
+    /// The best finite report.
     #[default]
     Best,
-    /// The last one; no value if it is not finite.
+    /// The last report; no value if the last report is not finite.
     Last,
-    /// Their mean; no value if one of them is not finite.
+    /// The mean of the reports; no value if a report is not finite.
     Mean,
 }
 
-/// Whether an objective is to become small or large.
+/// The direction in which an objective is optimised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -44,13 +44,13 @@ pub enum Direction {
     Max,
 }
 
-/// A bound that the last reported value of a metric must keep to.
+/// A bound on the last reported value of a metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Constraint {
     /// The metric's name, as the objective reports it.
     pub metric: String,
-    /// On which side of the bound it must stay: `Min` keeps it at or below, `Max` at or above.
+    /// The side of the bound that is allowed: `Min` allows values at or below it, `Max` values at or above it.
     pub direction: Direction,
-    /// The bound.
+    /// The bound of the metric.
     pub bound: f64,
 }

@@ -1,4 +1,4 @@
-//! A trial's record: what was tried, what came of it, how it ended. No storage, no processes.
+//! The record of a trial: its parameters, its results and its ending. No storage, no processes.
 
 mod ending;
 mod value;
@@ -16,100 +16,100 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Runner {
-    /// A search of this program.
+    /// A search of Ferrotune.
     #[default]
     Search,
-    /// None yet: the trial waits in the journal until a program begins it.
+    /// No program: the trial waits in the journal until a program begins it.
     Nobody,
     /// Another program that writes the same journal, such as Optuna.
     Other,
 }
 
-/// One trial: one choice of hyper-parameters and what came of it.
+/// A trial: a choice of hyper-parameters and its results.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrialRecord {
-    /// Number in the study, counted from 0.
+    /// The trial's number in the study, counted from 0.
     pub number: u64,
     /// The parameters that the objective asked for.
     pub parameters: BTreeMap<String, Parameter>,
     /// Reported metrics by step; `None` for a value that was not finite.
     #[serde(deserialize_with = "metrics_by_step")]
     pub metrics: BTreeMap<u64, BTreeMap<String, Option<f64>>>,
-    /// A value for each of the study's objectives, or none at all. Of a pruned trial, the summary of its reports.
+    /// A value for each of the study's objectives, or an empty list. For a pruned trial, the summary of its reports.
     #[serde(default)]
     pub values: Vec<f64>,
-    /// How it ended; `None` while it runs, waits for more epochs, or where its supervisor died with it.
+    /// How the trial ended; `None` while it runs or waits for more epochs, or if its supervisor was killed while it ran.
     pub ending: Option<Ending>,
-    /// Name of its last checkpoint, inside the trial's folder.
+    /// File name of the trial's last checkpoint, inside the trial's folder.
     pub checkpoint: Option<String>,
-    /// Largest memory seen (resident less shared), in bytes.
+    /// The largest memory of the trial (resident less shared), in bytes.
     pub peak_bytes: u64,
-    /// Seconds that its workers ran, all together.
+    /// Seconds of run time of all the trial's workers, added up.
     pub seconds: f64,
-    /// Epochs of a whole training, as the objective said.
+    /// Epochs of a complete training, if the objective has given their number.
     pub epochs: Option<u64>,
-    /// The epoch (exclusive) up to which the oracle let it train when its last worker ended; `None` if that worker
-    /// was not ended by the oracle's epoch limit, or if a worker runs.
+    /// The epoch (exclusive) at which the oracle's epoch limit ended the trial's last worker; `None` if that worker
+    /// ended for another reason, or if a worker runs.
     pub paused_at: Option<u64>,
-    /// What `paused_at` was, while a worker runs that lets the trial go on from there.
+    /// The value of `paused_at` before the running worker continued the trial; `None` if no worker continues it.
     #[serde(default)]
     pub continued_from: Option<u64>,
-    /// Endings after which it was tried again, being perhaps no more than chance.
+    /// Endings after which the trial was retried, because such an ending may be due to chance.
     pub retried: Vec<Ending>,
-    /// Workers of it in a row that began and whose end no supervisor has seen, since its last checkpoint.
+    /// The number of successive workers of the trial since its last checkpoint that began, and whose end no supervisor has seen.
     pub unended_workers: u64,
-    /// The trial whose last checkpoint it began with.
+    /// The trial with whose last checkpoint this trial began.
     #[serde(default)]
     pub parent: Option<u64>,
-    /// The values of each finished execution, where it runs several times; its reports and its checkpoint are those of the
-    /// last one.
+    /// The values of each finished execution, if the trial runs several times; the trial's reports and checkpoint are those of
+    /// the last execution.
     #[serde(default)]
     pub executions: Vec<Vec<f64>>,
-    /// The values that it was enqueued with; it asks for the parameters all the same.
+    /// The values with which the trial was enqueued; the objective still asks for these parameters.
     #[serde(default)]
     pub preset: Values,
-    /// What the objective, or Optuna, has remarked on it, by name: Optuna's user attributes.
+    /// Remarks on the trial by the objective or by Optuna, by name: Optuna's user attributes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub user_attributes: BTreeMap<String, serde_json::Value>,
-    /// Which program runs it, or ran it.
+    /// The program that runs the trial, or ran it.
     #[serde(default)]
     pub runner: Runner,
-    /// What its last worker took of the machine's memory, and left behind.
+    /// The memory of the machine before and after the trial's last worker, and what that worker left behind.
     pub memory: Option<MemoryCheck>,
-    /// The device that it ran on, if that was not the CPU.
+    /// The device on which the trial ran, if that was not the CPU.
     #[serde(default)]
     pub device: Option<DeviceUse>,
 }
 
-/// The device of a trial, as the trial's worker has found it.
+/// The device of a trial, as reported by the trial's worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceUse {
-    /// The name by which it was opened: `tpu`, `xla:cpu`, `cuda:0`, …
+    /// The name by which the device was opened: `tpu`, `xla:cpu`, `cuda:0`, …
     pub name: String,
-    /// What its plugin calls it, such as `TPU v5 lite`.
+    /// The plugin's name for the kind of device, such as `TPU v5 lite`.
     pub kind: Option<String>,
-    /// The first line of the version of its plugin's platform.
+    /// The first line of the platform version of the device's plugin.
     pub version: Option<String>,
-    /// Its memory in use before the trial, in bytes; none if it was not open then, or its plugin does not tell.
+    /// The device memory in use before the trial, in bytes; none if the device was not open then, or if its plugin does not report it.
     pub before_bytes: Option<u64>,
-    /// The same after the trial.
+    /// The device memory in use after the trial, in bytes; none for the same reasons.
     pub after_bytes: Option<u64>,
 }
 
-/// The machine before a trial's worker and after it.
+/// The memory of the machine before and after a trial's worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryCheck {
-    /// What the machine (or container) had left before, in bytes.
+    /// The available memory of the machine (or container) before the worker, in bytes.
     pub before_bytes: u64,
-    /// The same after it.
+    /// The available memory after the worker, in bytes.
     pub after_bytes: u64,
-    /// The supervisor's own memory after it, in bytes.
+    /// The supervisor's own memory after the worker, in bytes.
     pub supervisor_bytes: u64,
-    /// What the trial left behind, and whether it could be removed, in words.
+    /// The trial's leftovers, and whether they could be removed, in words.
     pub left: Vec<String>,
 }
 
-/// Reads steps that JSON has made strings of: inside a tagged enum serde does not turn keys back into numbers.
+/// Reads steps that JSON has turned into strings: inside a tagged enum serde does not turn such keys back into numbers.
 pub(crate) fn metrics_by_step<'de, D: Deserializer<'de>, V: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<u64, V>, D::Error> {
@@ -118,26 +118,26 @@ pub(crate) fn metrics_by_step<'de, D: Deserializer<'de>, V: Deserialize<'de>>(
     steps.collect()
 }
 
-/// Where a trial stands.
+/// The state of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It runs, waits for more epochs, or lost its supervisor.
+    /// The trial runs, waits for more epochs, or lost its supervisor.
     Running,
-    /// It has a value.
+    /// The trial has finished with a value.
     Finished,
-    /// The oracle gave up on it.
+    /// The oracle or the pruner has ended the trial.
     Pruned,
-    /// It ended in any other way.
+    /// The trial ended in any other way.
     Failed,
 }
 
 impl TrialRecord {
-    /// A trial of which nothing is known yet but its number.
+    /// The record of a new trial, with its number and no data.
     pub fn new(number: u64) -> TrialRecord {
         TrialRecord { number, ..TrialRecord::default() }
     }
 
-    /// The record without its reports. Field by field, since a clone would first copy the reports, which may be megabytes.
+    /// The record without its reports. Copied field by field, since a clone would first copy the reports, which may be megabytes.
     pub fn without_reports(&self) -> TrialRecord {
         TrialRecord {
             number: self.number,
@@ -163,7 +163,7 @@ impl TrialRecord {
         }
     }
 
-    /// Where it stands.
+    /// The state of the trial.
     pub fn state(&self) -> State {
         match self.ending {
             None => State::Running,
@@ -173,37 +173,37 @@ impl TrialRecord {
         }
     }
 
-    /// Whether it waits in the journal until a program begins it.
+    /// Whether the trial waits in the journal until a program begins it.
     pub fn is_enqueued(&self) -> bool {
         self.ending.is_none() && self.runner == Runner::Nobody
     }
 
-    /// Whether its objective has reported or returned a value, or written a checkpoint.
+    /// Whether the trial's objective has reported or returned a value, or written a checkpoint.
     pub fn has_results(&self) -> bool {
         !(self.metrics.is_empty() && self.values.is_empty() && self.executions.is_empty()) || self.checkpoint.is_some()
     }
 
-    /// Whether another program runs it now, or ran it when that program was killed.
+    /// Whether another program runs the trial, or ran it when that program was killed.
     pub fn runs_elsewhere(&self) -> bool {
         self.ending.is_none() && self.runner == Runner::Other
     }
 
-    /// The value of the first objective.
+    /// The trial's value of the first objective.
     pub fn value(&self) -> Option<f64> {
         self.values.first().copied()
     }
 
-    /// The epoch (exclusive) at which it waits for more, or waited before the worker that runs now.
+    /// The epoch (exclusive) at which the trial waits for more epochs, or waited before its running worker began.
     pub fn waited_at(&self) -> Option<u64> {
         self.paused_at.or(self.continued_from)
     }
 
-    /// Epochs that it has been through, as far as its reports and its last pause tell.
+    /// The number of epochs that the trial has done, from its reports and its last pause.
     pub fn epochs_done(&self) -> u64 {
         self.last_step().map_or(0, |step| step.saturating_add(1)).max(self.waited_at().unwrap_or(0))
     }
 
-    /// The last step with a report.
+    /// The last step for which the trial has a report.
     pub fn last_step(&self) -> Option<u64> {
         self.metrics.keys().next_back().copied()
     }

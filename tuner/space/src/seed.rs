@@ -1,12 +1,12 @@
-//! Seeds: of searches that name none, and of the parts of what has one. Unique names come from the same source.
+//! Random seeds for searches without a given seed, and seeds derived from another seed. Unique names come from the same source.
 
-/// 53 random bits of the operating system, as many as survive any JSON reader.
+/// A new seed: 53 random bits of the operating system, since every JSON reader keeps 53 bits.
 pub fn draw() -> u64 {
     getrandom::u64().expect("Linux has had getrandom(2) since version 3.17") >> 11
 }
 
-/// A seed of its own for a part of what `seed` decides, such as a trial of a study: output `part` of SplitMix64 (Steele, Lea and
-/// Flood, "Fast splittable pseudorandom number generators", 2014).
+/// The seed of one part, such as a trial of a study, derived from the seed of the whole: output `part` of SplitMix64 (Steele, Lea
+/// and Flood, "Fast splittable pseudorandom number generators", 2014).
 pub fn derived(seed: u64, part: u64) -> u64 {
     let mut state = seed.wrapping_add(part.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

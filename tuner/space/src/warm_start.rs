@@ -1,5 +1,5 @@
-//! The trials of another study that a search learns from before its first trial. Reads no study; a search keeps a copy, so
-//! that it goes on in the same way when the other study has grown or is gone.
+//! The trials of another study from which a search learns before its first trial. Reads no study; a search keeps a copy, so
+//! that it continues in the same way when the other study has grown or has been deleted.
 
 use crate::given::Values;
 use crate::record::{Ending, TrialRecord};
@@ -8,35 +8,35 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What a search has taken from another study.
+/// The data that a search has copied from another study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WarmStart {
-    /// The other study, as the user named it: a project of the same directory, or a folder.
+    /// The name of the other study, as the user gave it: a project of the same directory, or a folder.
     pub study: String,
-    /// The ranges of its parameters, each from the latest trial that asked for it.
+    /// The ranges of the other study's parameters, each from the latest trial that asked for the parameter.
     pub ranges: BTreeMap<String, Distribution>,
-    /// Its trials, in the order of their numbers; at least one.
+    /// The other study's trials, in the order of their numbers; at least one.
     pub trials: Vec<SourceTrial>,
-    /// The values of its best trial, which is tried first.
+    /// The parameter values of the other study's best trial, which are tried first.
     pub best: Values,
 }
 
 /// A trial of the other study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceTrial {
-    /// Its number there.
+    /// The trial's number in the other study.
     pub number: u64,
-    /// The values of the parameters that it asked for.
+    /// The values of the parameters that the trial asked for.
     pub parameters: Values,
-    /// A value for each objective, in the order of the new search.
+    /// The trial's values, one for each objective, in the order of the new search.
     pub values: Vec<f64>,
-    /// The last report of each metric that the new search has a constraint on.
+    /// The trial's last report of each metric on which the new search has a constraint.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, f64>,
 }
 
 impl WarmStart {
-    /// The trials as records of finished trials with their own numbers. A record's metrics are those of constraints, at
+    /// The source trials as records of finished trials with their own numbers. A record's metrics are those of constraints, at
     /// step 0.
     pub fn records(&self) -> impl Iterator<Item = TrialRecord> {
         self.trials.iter().map(|trial| {
@@ -57,12 +57,12 @@ impl WarmStart {
     }
 }
 
-/// Whether the text that names another study is a path: it has a slash then.
+/// Whether the text that names another study is a path, that is, has a slash.
 pub fn is_path(study: &str) -> bool {
     study.contains('/')
 }
 
-/// The folder of the study that `study` names beside those of `directory`.
+/// The folder of the study that `study` names, which is a path or a project in `directory`.
 pub fn folder_of(directory: &Path, study: &str) -> PathBuf {
     if is_path(study) { PathBuf::from(study) } else { directory.join(study) }
 }

@@ -1,6 +1,6 @@
 //! The messages between a worker and its supervisor.
 //!
-//! One JSON object a line, over the worker's standard input, which is a connected Unix socket. The worker sends a
+//! Each message is a line with one JSON object, over the worker's standard input, which is a connected Unix socket. The worker sends a
 //! [`Request`] and waits for one [`Reply`].
 
 use crate::objective::Objective;
@@ -15,33 +15,33 @@ use std::path::PathBuf;
 /// The environment variable that carries the path of the shared data into a worker.
 pub const SHARED_VARIABLE: &str = "FERROTUNE_SHARED";
 
-/// The environment variable with the most bytes that a worker may hold.
+/// The environment variable that carries the memory budget of a worker, in bytes.
 pub const BUDGET_VARIABLE: &str = "FERROTUNE_BUDGET_BYTES";
 
-/// The environment variable with the [`PluginCopy`] of a study.
+/// The environment variable that carries the [`PluginCopy`] of a study.
 pub const PLUGIN_VARIABLE: &str = "FERROTUNE_PLUGIN_COPY";
 
-/// The plugin that a study names by its file, in memory: what was hashed is what workers load.
+/// A copy in memory of the plugin file that a study names, so that workers load exactly the bytes that were hashed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginCopy {
     /// The device that the study names.
     pub device: String,
-    /// Where workers load it from.
+    /// The path from which workers load the copy.
     pub path: String,
-    /// The hash of its bytes.
+    /// The hash of the copy's bytes.
     pub hash: String,
 }
 
 impl PluginCopy {
-    /// For [`PLUGIN_VARIABLE`].
+    /// The copy as the value of [`PLUGIN_VARIABLE`].
     pub fn to_variable(&self) -> String {
         serde_json::json!(self).to_string()
     }
 
-    /// The copy that a worker was given for this device, if it was given one.
+    /// The plugin copy for this device from the worker's environment, if there is one.
     ///
     /// # Errors
-    /// Where the variable has something else.
+    /// Fails if the variable's value is not a [`PluginCopy`].
     pub fn given(device: &str) -> Result<Option<PluginCopy>, serde_json::Error> {
         let Ok(text) = std::env::var(PLUGIN_VARIABLE) else { return Ok(None) };
         let copy: PluginCopy = serde_json::from_str(&text)?;
@@ -49,13 +49,14 @@ impl PluginCopy {
     }
 }
 
-/// The environment variable with the path of a file to which a worker writes the first program of its trial, which ends there.
+/// The environment variable that carries the path of a file. A worker writes the first program of its trial to that file, and the
+/// trial ends there.
 pub const PROGRAM_VARIABLE: &str = "FERROTUNE_FIRST_PROGRAM";
 
-/// The file in a trial's folder with the profile of its first steps.
+/// The name of the file in a trial's folder that holds the profile of its first steps.
 pub const PROFILE_FILE: &str = "profile.json";
 
-/// A number in JSON, which has none that is not finite.
+/// A number in JSON; a number that is not finite is written as its name.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Number {
@@ -77,42 +78,42 @@ fn of_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Option<f64
     numbers.into_iter().map(|number| number.map(value).transpose()).collect()
 }
 
-/// A question or a report of a worker, each answered by one [`Reply`].
+/// A question or a report of a worker; each is answered by one [`Reply`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Request {
-    /// The objective's entry point has been reached. Answered by [`Reply::Assignment`].
+    /// The worker has reached the objective's entry point. Answered by [`Reply::Assignment`].
     Hello,
-    /// The device that the objective uses: sent before it begins where that is known, and after it. Answered by
+    /// The device that the objective uses. Sent before the objective begins, if the device is known then, and after it. Answered by
     /// [`Reply::Done`].
     Device {
-        /// The device, with its memory as far as it was looked at.
+        /// The device, with its memory in use as far as it is known.
         device: DeviceUse,
     },
-    /// The value of a parameter. Answered by [`Reply::Value`].
+    /// A request for the value of a parameter. Answered by [`Reply::Value`].
     Suggest {
         /// The parameter's name.
         name: String,
-        /// Its range.
+        /// The parameter's range.
         distribution: Distribution,
-        /// The value to try first, if the objective names one.
+        /// The value to try first, if the objective gives one.
         default: Option<Value>,
-        /// Where in the objective's source it is asked for.
+        /// The place in the objective's source that asks for the parameter.
         #[serde(default)]
         place: String,
     },
-    /// Which epochs to run, of `total`. Answered by [`Reply::Epochs`].
+    /// A request for the range of epochs to run, of `total`. Answered by [`Reply::Epochs`].
     Epochs {
-        /// The number of epochs of a whole training.
+        /// The number of epochs of a complete training.
         total: u64,
         /// The first epoch that no checkpoint covers.
         resume_at: u64,
     },
-    /// Metrics of a step (an epoch, by habit). Answered by [`Reply::Verdict`].
+    /// The metrics of a step (usually an epoch). Answered by [`Reply::Verdict`].
     Report {
         /// The step, counted from 0.
         step: u64,
-        /// The metrics; a value that is not finite travels as null.
+        /// The step's metrics; null for a value that is not finite.
         metrics: BTreeMap<String, Option<f64>>,
     },
     /// A checkpoint is on disk. Answered by [`Reply::Done`].
@@ -124,64 +125,64 @@ pub enum Request {
     },
     /// A remark of the objective on its trial. Answered by [`Reply::Done`].
     UserAttribute {
-        /// Its name.
+        /// The remark's name.
         name: String,
-        /// Its value, which takes the place of an earlier one.
+        /// The remark's value, which replaces an earlier value.
         value: Value,
     },
-    /// No further trial is to begin. Answered by [`Reply::Done`].
+    /// A request that no further trial begins. Answered by [`Reply::Done`].
     StopSearch,
     /// The objective returned. Answered by [`Reply::Done`].
     Finish {
-        /// What it returned: a value for each of the study's objectives, null where its reports are to tell, or none at all
-        /// if they are to tell all. In JSON a number that is not finite is "NaN", "inf" or "-inf". A lone value may stand for
-        /// a list of one, as earlier workers send it.
+        /// The values that the objective returned, one for each of the study's objectives. A null means that the trial's reports
+        /// give the value, and an empty list means this for all of them. In JSON a number that is not finite is "NaN", "inf" or "-inf".
+        /// Earlier workers send a single value in place of the list.
         #[serde(alias = "value", serialize_with = "with_names", deserialize_with = "of_names")]
         values: Vec<Option<f64>>,
     },
-    /// Something that the trial needs cannot be read now: it goes on another time, and keeps all that it has. Answered by
+    /// The trial cannot read a file that it needs now. The trial is continued later, and keeps all its data. Answered by
     /// [`Reply::Done`].
     Postpone {
-        /// What cannot be read, and the system's reason.
+        /// The file or data that cannot be read, and the system's reason.
         reason: String,
     },
-    /// A checkpoint cannot be written, for the disk is full. No fault of the trial's: the search ends, and the trial goes on
-    /// from its last checkpoint another time. Answered by [`Reply::Done`].
+    /// A checkpoint cannot be written because the disk is full. The trial is not at fault: the search ends, and the trial is
+    /// continued later from its last checkpoint. Answered by [`Reply::Done`].
     DiskFull {
         /// One line: the file, and the system's reason.
         reason: String,
     },
     /// The objective returned an error or panicked. Answered by [`Reply::Done`].
     Fail {
-        /// `Failed`, `Panicked` or `DeviceOutOfMemory`.
+        /// The ending: `Failed`, `Panicked` or `DeviceOutOfMemory`.
         ending: Ending,
     },
 }
 
-/// The supervisor's answer.
+/// The supervisor's answer to a [`Request`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Reply {
-    /// What this worker is to run.
+    /// The trial that this worker runs.
     Assignment(Assignment),
-    /// The value of the parameter that was asked for.
+    /// The value of the requested parameter.
     Value {
-        /// The value, of the parameter's own type.
+        /// The value, in the parameter's own type.
         value: Value,
     },
-    /// The epochs `start..stop` are to be run now.
+    /// The epochs `start..stop`, which the worker runs now.
     Epochs {
-        /// First epoch.
+        /// The first epoch to run.
         start: u64,
-        /// One past the last epoch.
+        /// The epoch after the last epoch to run.
         stop: u64,
     },
-    /// Whether to go on.
+    /// The decision whether the trial continues.
     Verdict {
         /// The decision.
         verdict: Verdict,
     },
-    /// Recorded.
+    /// The request has been recorded.
     Done,
     /// The request was wrong; the objective's call fails with this text.
     Refused {
@@ -190,7 +191,7 @@ pub enum Reply {
     },
 }
 
-/// What a worker needs to know before it runs the objective.
+/// The data that a worker needs before it runs the objective.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Assignment {
     /// The trial's number, counted from 0.
@@ -199,20 +200,20 @@ pub struct Assignment {
     pub folder: PathBuf,
     /// The device that was connected when the search began: `cpu`, `cuda:0`, …
     pub device: String,
-    /// Name of the checkpoint to resume from, if one is there.
+    /// File name of the checkpoint from which to resume, if there is one.
     pub checkpoint: Option<String>,
-    /// A seed of the trial's own, and of the execution's, derived from the study's.
+    /// The seed of the trial's execution, derived from the study's seed.
     pub seed: u64,
-    /// Which execution of the trial this is, counted from 0.
+    /// The number of the trial's execution, counted from 0.
     #[serde(default)]
     pub execution: u64,
-    /// How many steps the worker profiles, at least 1; none means that it profiles nothing.
+    /// The number of steps that the worker profiles, at least 1; none means that nothing is profiled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<u64>,
     /// Whether the operation that makes the first NaN or infinity ends the trial.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub debug_nans: bool,
-    /// Where in the objective's source items of the notebook's earlier cells are.
+    /// The lines of the objective's source that come from earlier cells of the notebook.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<ItemLines>,
     /// The metrics that earlier workers of this trial have reported, by step.
@@ -220,18 +221,18 @@ pub struct Assignment {
     pub reported: BTreeMap<u64, BTreeMap<String, Option<f64>>>,
     /// The study's objectives, with which `Trial::best` finds the best value so far; never empty.
     pub objectives: Vec<Objective>,
-    /// The first of them, for the workers of studies that were begun before there could be several.
+    /// The first objective, for the workers of studies from before there could be several objectives.
     pub objective: Objective,
 }
 
-/// Whether a trial goes on after a report.
+/// The decision after a report whether a trial continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Go on.
+    /// The trial continues.
     Continue,
-    /// The oracle gives up on this trial.
+    /// The oracle or the pruner ends this trial.
     Prune,
-    /// The search is being stopped; checkpoint and return.
+    /// The search is being stopped; the trial writes a checkpoint and returns.
     Stop,
 }

@@ -1,32 +1,33 @@
-//! How much memory a trial may hold, and which trial is to blame where memory is short. Ends no trial.
+//! The memory budget of a trial, and the cause of a memory shortage. Ends no trial.
 
 use super::ProcessError;
 use ferrotune_machine::memory::available_bytes;
 
 const GIB: u64 = 1 << 30;
-/// The machine's free memory at which the largest trial must go, before the system chooses what to kill.
+/// The free memory of the machine below which the largest trial is ended, before the system chooses a process to kill.
 const FLOOR_BYTES: u64 = 500 << 20;
 
-/// A trial that holds less is not what makes a machine short of memory.
+/// The memory below which a trial cannot be the cause of a machine's shortage.
 const SMALL_TRIAL_BYTES: u64 = 64 << 20;
 
-/// How much memory a trial may hold.
+/// The limits on the memory of a trial and of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// The most that a trial may hold, in bytes.
+    /// The largest memory that a trial may hold, in bytes.
     pub trial_bytes: u64,
-    /// The least that the machine (or container) must have left, in bytes.
+    /// The least memory that the machine (or container) must have left, in bytes.
     pub floor_bytes: u64,
 }
 
-/// What a worker may allocate beyond its budget, which limits the memory in use: a program allocates more than it uses.
+/// The bytes that a worker may allocate beyond its budget: the budget limits the memory in use, and a program allocates
+/// more than it uses.
 const ALLOCATION_SLACK_BYTES: u64 = 256 << 20;
 /// The size of a thread's stack, all of which counts as allocated.
 const STACK_BYTES: u64 = 8 << 20;
 
 impl Budget {
-    /// The budget of each of `concurrency` trials: what the user asked for, or else an equal share of the memory that is
-    /// available now. 10 % of it, and at least 1 GiB, is left to others.
+    /// The budget of each of `concurrency` trials: the user's choice, or else an equal share of the memory that is
+    /// available now. 10 % of that memory, and at least 1 GiB, is left to other processes.
     pub fn choose(asked_bytes: Option<u64>, concurrency: u64) -> Result<Budget, ProcessError> {
         let available = available_bytes().map_err(ProcessError::system("read how much memory is available"))?;
         Ok(Budget::of(asked_bytes, available, concurrency))
@@ -38,21 +39,22 @@ impl Budget {
         Budget { trial_bytes: asked_bytes.unwrap_or(usual), floor_bytes: FLOOR_BYTES.min(available / 4) }
     }
 
-    /// What the system itself lets a worker of `threads` threads allocate, with `data_bytes` of shared data mapped: a
-    /// second limit, for a trial that allocates faster than its supervisor looks.
+    /// The limit at which the system itself refuses allocations of a worker with `threads` threads and `data_bytes` of
+    /// mapped shared data. It is a second limit, for a trial that allocates faster than its supervisor's checks.
     pub fn allocation_limit_bytes(&self, threads: u64, data_bytes: u64) -> u64 {
         let more =
             data_bytes.saturating_add(threads.saturating_mul(STACK_BYTES)).saturating_add(ALLOCATION_SLACK_BYTES);
         self.trial_bytes.saturating_add(more)
     }
 
-    /// What the machine has left, in bytes, where that is below the floor.
+    /// The memory that the machine has left, in bytes, if that is below the floor.
     pub fn machine_shortage(&self) -> Result<Option<u64>, ProcessError> {
         let available = available_bytes().map_err(ProcessError::system("read how much memory is available"))?;
         Ok(Some(available).filter(|available| *available < self.floor_bytes))
     }
 
-    /// What to blame where a trial holds `held_bytes`, and `machine_bytes` is what a machine below its floor has left.
+    /// The cause of a shortage, if there is one: a trial holds `held_bytes`, and a machine below its floor has
+    /// `machine_bytes` left.
     pub fn shortage(&self, held_bytes: u64, machine_bytes: Option<u64>) -> Option<Shortage> {
         if held_bytes > self.trial_bytes {
             return Some(Shortage::OfTrial);
@@ -63,14 +65,14 @@ impl Budget {
     }
 }
 
-/// What takes the memory that is missing.
+/// The cause of a memory shortage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
     /// The trial: it is over its budget, or large on a machine below its floor.
     OfTrial,
-    /// Other processes: the trial is small, and the next ones would fail in the same way.
+    /// Other processes: the trial is small, and later trials would fail in the same way.
     Elsewhere {
-        /// What the machine has left, in bytes.
+        /// The memory that the machine has left, in bytes.
         available_bytes: u64,
     },
 }

@@ -1,6 +1,6 @@
-//! A memory cgroup for each trial, where this process may make one: the system then enforces the trial's limit, on file
-//! pages and all its processes, and reports which trial it has killed for want of memory. Where this process may not, as
-//! in most containers, the other limits must do.
+//! A memory cgroup for each trial, if this process may make cgroups. The system then enforces the trial's limit, including
+//! file pages and all processes of the trial, and reports the trial that it has killed for lack of memory. In most
+//! containers this process may not make cgroups, and only the other limits apply.
 
 use super::strays;
 use ferrotune_machine::cgroup::{Version, oom_kills, own_memory_cgroups};
@@ -11,13 +11,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The start of the name of a trial's cgroup; the supervisor's [`Identity`] and the trial follow.
+/// The prefix of the name of a trial's cgroup; the supervisor's [`Identity`] and the trial follow.
 const PREFIX: &str = "ferrotune-";
 
-/// How long the processes of a cgroup may take to end once they are killed.
+/// The longest wait for the processes of a cgroup to end after they are killed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The cgroup in which those of the trials are made: the one of this process.
+/// The parent of the trials' cgroups: the cgroup of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrialCgroups {
     parent: PathBuf,
@@ -25,8 +25,8 @@ pub struct TrialCgroups {
 }
 
 impl TrialCgroups {
-    /// Finds out whether this process may make cgroups with a limit on memory, by making one and removing it again.
-    /// Removes the cgroups of supervisors that are dead.
+    /// Tests whether this process may make cgroups with a memory limit, by making one and removing it again. Removes the
+    /// cgroups of dead supervisors.
     pub fn find() -> Option<TrialCgroups> {
         let mut own = own_memory_cgroups().into_iter().map(|(version, parent)| TrialCgroups { parent, version });
         let found = own.find(|cgroups| match cgroups.probe() {
@@ -40,10 +40,10 @@ impl TrialCgroups {
         Some(found)
     }
 
-    /// A cgroup for one trial, whose processes may together use `limit_bytes`.
+    /// Makes a cgroup for one trial, whose processes together may use `limit_bytes`.
     ///
     /// # Errors
-    /// Where the system refuses it.
+    /// If the system refuses the cgroup.
     pub(super) fn make(&self, trial: u64, limit_bytes: u64) -> io::Result<Cgroup> {
         self.named(&trial.to_string(), limit_bytes)
     }
@@ -68,7 +68,7 @@ impl TrialCgroups {
         self.named("probe", 1 << 30)?.remove()
     }
 
-    /// The processes in a cgroup whose supervisor is dead are killed, or are being killed.
+    /// Removes the cgroups of dead supervisors. Their processes have been killed, or are being killed.
     fn remove_abandoned(&self) {
         let entries = fs::read_dir(&self.parent).into_iter().flatten().flatten();
         for folder in entries.map(|entry| entry.path()) {
@@ -82,7 +82,7 @@ impl TrialCgroups {
     }
 }
 
-/// The supervisor that made the cgroup of this name.
+/// The supervisor that made the cgroup with this name.
 fn owner_of(name: &str) -> Option<Identity> {
     let (owner, _) = name.strip_prefix(PREFIX)?.rsplit_once('-')?;
     Identity::parse(owner)
@@ -105,7 +105,7 @@ impl Cgroup {
     fn limit(&self, limit_bytes: u64) -> io::Result<()> {
         fs::write(self.folder.join(self.version.memory_limit_file()), limit_bytes.to_string())?;
         if self.version == Version::Two {
-            // If the system killed only one of its processes, the trial might wait for that one for ever.
+            // If the system killed only one process of the trial, the trial might wait for that process for ever.
             fs::write(self.folder.join("memory.oom.group"), "1")?;
             // A machine without swap has no such file.
             if let Err(error) = fs::write(self.folder.join("memory.swap.max"), "0") {
@@ -115,7 +115,7 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Moves a process into the cgroup, with all that it starts from now on. One that has exited already is no error.
+    /// Moves a process and all its later children into the cgroup. A process that has already exited is not an error.
     pub(super) fn take(&self, pid: u32) -> io::Result<()> {
         match fs::write(self.folder.join("cgroup.procs"), pid.to_string()) {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
@@ -123,7 +123,7 @@ impl Cgroup {
         }
     }
 
-    /// Kills every process in it, wherever in the process tree.
+    /// Kills every process in the cgroup, wherever it is in the process tree.
     pub(super) fn kill(&self) {
         // Linux before 5.14 has no such file, nor has version 1 of cgroups.
         if fs::write(self.folder.join("cgroup.kill"), "1").is_ok() {
@@ -134,15 +134,15 @@ impl Cgroup {
         strays::kill_all(&pids);
     }
 
-    /// Whether the system has killed a process in it for going over its limit.
+    /// Whether the system has killed a process in the cgroup for exceeding its limit.
     pub(super) fn was_over(&self) -> bool {
         oom_kills(self.version, &self.folder) > 0
     }
 
-    /// Removes it, once the processes in it have been killed.
+    /// Removes the cgroup, after its processes have been killed.
     ///
     /// # Errors
-    /// Where they do not end in time, or the system refuses.
+    /// If the processes do not end in time, or the system refuses.
     pub(super) fn remove(&self) -> io::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -196,7 +196,7 @@ mod tests {
         Ok(())
     }
 
-    /// Only where this process may make cgroups; `TrialCgroups::find` says whether it may.
+    /// This test needs the right to make cgroups; `TrialCgroups::find` shows whether this process has it.
     #[test]
     fn process_over_the_limit_is_killed_and_known() -> TestResult {
         let Some(cgroups) = TrialCgroups::find() else { return Ok(()) };

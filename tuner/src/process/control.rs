@@ -1,5 +1,5 @@
-//! The socket between a supervisor and a worker that stays. For each trial the supervisor sends the ends of two others: the
-//! socket for the trial's requests, and the pipe for its output. The worker sends a status back when the trial is over.
+//! The control socket between a supervisor and a resident worker. For each trial the supervisor sends two file descriptors:
+//! the socket for the trial's requests, and the pipe for its output. The worker sends a status back when the trial is over.
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -13,13 +13,13 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// A status on its way.
+/// The length of a status message.
 const STATUS_BYTES: usize = size_of::<i32>();
 
-/// The supervisor's end.
+/// The supervisor's end of the control socket.
 #[derive(Debug)]
 pub(super) struct Control {
-    /// `None` once the worker has closed it.
+    /// The stream; `None` once the worker has closed it.
     stream: Option<UnixStream>,
     is_closed: bool,
     inbox: Vec<u8>,
@@ -31,7 +31,7 @@ impl Control {
         Ok(Control { stream: Some(stream), is_closed: false, inbox: Vec::new() })
     }
 
-    /// Gives the worker a trial. One that has left is no error: its exit is seen.
+    /// Gives a trial to the worker. A worker that has exited is not an error here: its exit is noticed elsewhere.
     pub(super) fn hand_over(&self, requests: BorrowedFd<'_>, output: BorrowedFd<'_>) -> io::Result<()> {
         let Some(stream) = &self.stream else { return Ok(()) };
         let ends = [requests, output];
@@ -46,12 +46,12 @@ impl Control {
         }
     }
 
-    /// What to poll.
+    /// The descriptor to poll.
     pub(super) fn poll_fd(&self) -> Option<PollFd<'_>> {
         self.stream.as_ref().map(|stream| PollFd::new(stream, PollFlags::IN))
     }
 
-    /// The status of the trial that the worker runs, once it is over. Never blocks.
+    /// The status of the worker's trial, once the trial is over. Never blocks.
     pub(super) fn status(&mut self) -> Option<i32> {
         let mut chunk = [0; STATUS_BYTES];
         while let Some(stream) = self.stream.as_mut()
@@ -64,7 +64,7 @@ impl Control {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The worker has left, and its exit says why.
+                // The worker has exited, and its exit status says why.
                 Ok(_) | Err(_) => self.stream = None,
             }
         }
@@ -73,7 +73,7 @@ impl Control {
         Some(status)
     }
 
-    /// Tells the worker that there are no more trials. The status of the one that runs may still come.
+    /// Signals to the worker that there are no more trials. The status of the running trial may still arrive.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
         if let Some(Err(error)) = self.stream.as_ref().map(|stream| stream.shutdown(Shutdown::Write)) {
@@ -81,19 +81,19 @@ impl Control {
         }
     }
 
-    /// Whether there are no more trials for the worker.
+    /// Whether [`close`](Self::close) was called.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed
     }
 }
 
-/// The worker's end.
+/// The worker's end of the control socket.
 #[derive(Debug)]
 pub(super) struct Trials {
     stream: UnixStream,
 }
 
-/// The ends of a trial in its worker.
+/// The descriptors of one trial in its worker.
 #[derive(Debug)]
 pub(super) struct Ends {
     pub(super) requests: OwnedFd,
@@ -105,7 +105,7 @@ impl Trials {
         Ok(Trials { stream: UnixStream::from(control.try_clone_to_owned()?) })
     }
 
-    /// Waits for the next trial; none where there are no more, or a signal has come.
+    /// Waits for the next trial; none if there are no more trials, or a signal has arrived.
     pub(super) fn next(&self) -> io::Result<Option<Ends>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut message = RecvAncillaryBuffer::new(&mut space);
@@ -126,7 +126,7 @@ impl Trials {
         Ok(Some(Ends { requests, output }))
     }
 
-    /// The trial is over.
+    /// Reports to the supervisor that the trial is over.
     pub(super) fn end(&mut self, status: i32) -> io::Result<()> {
         self.stream.write_all(&status.to_le_bytes())
     }

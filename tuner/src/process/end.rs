@@ -1,4 +1,4 @@
-//! Ends a worker, with every process that it has started, and says how it ended.
+//! Ends a worker with every process that the worker has started, and returns how the worker ended.
 
 use super::cgroup::Cgroup;
 use super::{ProcessError, SharedMemory, Worker, leftovers, strays};
@@ -8,24 +8,24 @@ use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
-/// How a worker's process ended.
+/// The way in which a worker's process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It exited with this status.
+    /// The worker exited with this status.
     Code(i32),
-    /// This signal ended it.
+    /// This signal ended the worker.
     Signal(i32),
-    /// An allocation of so many bytes failed, and it aborted; 0 where the system killed it at its cgroup's limit.
+    /// An allocation of this many bytes failed, and the worker aborted; 0 if the system killed it at its cgroup's limit.
     Starved(u64),
 }
 
 impl Worker {
-    /// Kills the worker and all that it started; [`wait`](super::wait) then reports the exit.
+    /// Kills the worker and all processes that it started; [`wait`](super::wait) then reports the exit.
     pub fn kill(&mut self) {
-        // The worker is killed first: it must not see another process end and take that for a result.
+        // The worker is killed first. Otherwise it might see another process end, and take that for a result.
         let below = below(self.system_pid());
         self.below.extend(below.iter().copied().map(number));
-        // The group is absent only where the worker has exited, which the next wait reports.
+        // The group is absent only if the worker has exited, which the next wait reports.
         if let Err(error) = rustix::process::kill_process_group(self.system_pid(), Signal::KILL) {
             tracing::debug!(pid = self.pid(), %error, "the worker's group had ended before it was killed");
         }
@@ -35,8 +35,9 @@ impl Worker {
         }
     }
 
-    /// Reaps a worker that has exited or been killed, removes every process that it left, and saves its output. `living`
-    /// are the process ids of the other workers. Returns the exit, and a line for each thing that the worker left behind.
+    /// Reaps a worker that has exited or been killed, removes every process that the worker left, and saves its output.
+    /// `living` are the process ids of the other workers. Returns the exit, and a line for each thing that the worker left
+    /// behind.
     pub fn end(
         mut self,
         living: &[u32],
@@ -44,7 +45,8 @@ impl Worker {
     ) -> Result<(Exit, Vec<String>), ProcessError> {
         let status = self.reap().map_err(ProcessError::system("reap the worker"))?;
         let strays = strays::remove(living).map_err(ProcessError::system("reap what the worker left"))?;
-        // A worker that is being killed may still reap a process that was killed with it.
+        // A worker that is being killed may still reap a process that was killed with it, so the killed processes are
+        // counted here, too.
         self.below.extend(strays);
         let mut left = Vec::new();
         if !self.below.is_empty() {
@@ -58,7 +60,7 @@ impl Worker {
             left.extend(shared_memory.report_new());
         }
         self.output.drain();
-        // The trial's result is worth more than its output.
+        // A lost output must not lose the trial's result.
         if let Err(error) = self.output.save() {
             tracing::warn!(%error, "the output of a worker is lost");
         }
@@ -81,7 +83,7 @@ impl Worker {
     }
 
     fn reap(&mut self) -> io::Result<ExitStatus> {
-        // The group is killed before its leader is reaped: until then its number cannot be reused.
+        // The group is killed before its leader is reaped: until then the group's id cannot be reused.
         self.kill();
         let status = self.child.wait()?;
         self.reaped = true;

@@ -1,5 +1,5 @@
-//! A device that one process at a time can use: who uses it now, and whose turn it is among searches. Opens no device, ends no
-//! process, and removes no file.
+//! A device that one process at a time can use: the process that uses it now, and the lock that gives searches their turns.
+//! Opens no device, ends no process, and removes no file.
 
 use super::ProcessError;
 use super::shared_memory::{open_files, processes};
@@ -13,26 +13,26 @@ use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The file that libtpu locks as long as a process uses the TPU.
+/// The file that libtpu locks while a process uses the TPU.
 const LOCK_FILE: &str = "/tmp/libtpu_lockfile";
 
-/// The variable that names this file where a plugin locks another one.
+/// The environment variable that names another lock file, for a plugin with a different one.
 const LOCK_FILE_VARIABLE: &str = "FERROTUNE_TPU_LOCKFILE";
 
-/// The device nodes of TPUs; a number follows.
+/// The path prefixes of the device nodes of TPUs; a number follows.
 const NODES: [&str; 2] = ["/dev/accel", "/dev/vfio/"];
 
-/// The device, as a search sees it.
+/// An exclusive device, from the point of view of one search.
 #[derive(Debug)]
 pub struct ExclusiveDevice {
     lock_file: PathBuf,
-    /// Beside that file. A search locks it while its trials may use the device.
+    /// The path of the turn file, beside the lock file. A search locks it while its trials may use the device.
     turn_file: PathBuf,
     turn: Option<File>,
 }
 
 impl ExclusiveDevice {
-    /// The device of this machine, which no search has been given yet.
+    /// The device of this machine, without the turn.
     pub fn of_this_machine() -> ExclusiveDevice {
         let lock_file = std::env::var_os(LOCK_FILE_VARIABLE).unwrap_or_else(|| LOCK_FILE.into());
         ExclusiveDevice::at(lock_file.into())
@@ -44,11 +44,11 @@ impl ExclusiveDevice {
         ExclusiveDevice { lock_file, turn_file: turn_file.into(), turn: None }
     }
 
-    /// Takes the turn, until this is dropped. Returns who has the turn or the device, in words, if that is somebody else; to be
-    /// called when none of this process' workers runs.
+    /// Takes the turn, which is kept until this value is dropped. If another process has the turn or the device, returns a
+    /// description of that process. Call this function only while no worker of this process runs.
     ///
     /// # Errors
-    /// Where the file of the turn cannot be opened or locked.
+    /// If the turn file cannot be opened or locked.
     pub fn take(&mut self) -> Result<Option<String>, ProcessError> {
         if self.turn.is_none() {
             match try_lock(&self.turn_file).map_err(ProcessError::system("lock the file of the device's turn"))? {
@@ -63,7 +63,7 @@ impl ExclusiveDevice {
         Ok(self.user())
     }
 
-    /// The process that uses the device.
+    /// A description of the process that uses the device.
     fn user(&self) -> Option<String> {
         let is_node = |target: &Path| {
             let target = target.to_str().unwrap_or_default();
@@ -75,20 +75,21 @@ impl ExclusiveDevice {
         found.map(|(pid, target)| format!("{} has {} open", named(pid), target.display()))
     }
 
-    /// A process other than this one that has such a file open. Those of other users cannot be looked at.
+    /// A process other than this one that has a wanted file open. The files of other users' processes are invisible.
     fn holder_of(&self, is_wanted: impl Fn(&Path) -> bool) -> Option<(Pid, PathBuf)> {
         let own = rustix::process::getpid();
         let holders = processes().filter(|pid| *pid != own).filter_map(|pid| {
             let mut targets = open_files(pid).map(|(_, target)| target);
             Some((pid, targets.find(|target| is_wanted(target))?))
         });
-        // Copies of a process have its files open, too, and may have smaller numbers, which begin again after the largest one.
+        // A forked child has its parent's files open, too, and may have a smaller process id once ids have wrapped around.
+        // So the oldest process is chosen.
         holders.min_by_key(|(pid, _)| start_ticks(*pid).ok().flatten().unwrap_or(u64::MAX))
     }
 }
 
-/// The process that has locked a file, which may be another user's. It only looks: to lock the file for an instant could make
-/// another process fail that opens the device now.
+/// The process that has locked a file, which may belong to another user. This function only queries the lock: a lock held
+/// for an instant could make another process fail that opens the device now.
 fn locker(file: &Path) -> Option<Pid> {
     let file = File::open(file).ok()?;
     let probe = Flock::from(FlockType::WriteLock);
@@ -101,14 +102,14 @@ fn locker(file: &Path) -> Option<Pid> {
     }
 }
 
-/// Locks a file, which is made if it is not there; none where another process has it locked.
+/// Locks a file, and makes the file if it does not exist; none if another process holds the lock.
 fn try_lock(path: &Path) -> io::Result<Option<File>> {
-    // In a folder for all users, a link of somebody else's could lead anywhere.
+    // In a folder for all users, another user's symbolic link could lead anywhere.
     let no_follow = |options: &mut OpenOptions| options.custom_flags(libc::O_NOFOLLOW).open(path);
     let file = match no_follow(File::options().read(true)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let made = no_follow(File::options().read(true).write(true).create(true).truncate(false))?;
-            // Other users wait for their turn with the same file, whatever the umask of the first one is.
+            // Other users wait for their turn with the same file, whatever the umask of its first user is.
             made.set_permissions(Permissions::from_mode(0o644))?;
             made
         }
@@ -121,12 +122,12 @@ fn try_lock(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// `process 42 (python3)`.
+/// The name of a process for messages, such as `process 42 (python3)`.
 fn named(pid: Pid) -> String {
     let number = number(pid);
     match fs::read_to_string(format!("/proc/{number}/comm")) {
         Ok(name) => format!("process {number} ({})", name.trim()),
-        // It has just left, or is hidden.
+        // The process has just exited, or is hidden.
         Err(_) => format!("process {number}"),
     }
 }
@@ -139,7 +140,7 @@ mod tests {
 
     type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-    /// A process that runs these commands and then waits, once it has said that it does.
+    /// Starts a process that runs these commands, prints that it has done so, and then waits.
     fn process(folder: &Path, commands: &str) -> io::Result<Child> {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{commands}; echo ready; read end")]).current_dir(folder);

@@ -1,4 +1,5 @@
-//! The supervisor's side of a worker that stays: gives it the next trial, takes stock when one is over, and asks it to leave.
+//! The supervisor's side of a resident worker: it gives the worker the next trial, cleans up after each trial, and asks the
+//! worker to exit.
 
 use super::control::Control;
 use super::leftovers::make_temporary;
@@ -15,19 +16,19 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Instant;
 
-/// What a trial has come to in a worker that stays.
+/// The result of a trial in a resident worker.
 #[derive(Debug)]
 pub struct Settled {
     /// The trial's exit status.
     pub status: i32,
-    /// A line for each thing that it has left behind.
+    /// A line for each thing that the trial has left behind.
     pub left: Vec<String>,
-    /// Whether the folder of temporary files is empty, as the next trial must find it.
+    /// Whether the folder of temporary files is empty, as the next trial needs it.
     pub is_clean: bool,
 }
 
 impl Worker {
-    /// Gives a worker that stays its next trial, whose output goes to `output.log` in `folder`.
+    /// Gives a resident worker its next trial, whose output goes to `output.log` in `folder`.
     pub fn assign(&mut self, folder: &Path) -> Result<(), ProcessError> {
         let (requests, workers_end) = UnixStream::pair().map_err(ProcessError::system("open the worker's socket"))?;
         self.requests = RequestSocket::new(requests).map_err(ProcessError::system("set up the worker's socket"))?;
@@ -41,18 +42,18 @@ impl Worker {
         given.map_err(ProcessError::system("give the worker a trial"))
     }
 
-    /// Whether the worker runs on after its trial, which is over. No requests of the trial come after those that have arrived.
+    /// Whether the worker keeps running after the end of its trial. All requests of that trial have arrived by then.
     pub fn has_returned(&self) -> bool {
         self.returned.is_some()
     }
 
-    /// The processes that the worker has now serve its device, and stay when a trial ends.
+    /// Keeps the worker's present processes when a trial ends, because they serve its device.
     pub fn keep_processes(&mut self) {
         self.kept = below(self.system_pid()).into_iter().map(number).collect();
     }
 
-    /// Takes stock of a trial that is over in a worker that stays: kills the processes that the trial has started, empties the
-    /// folder of temporary files, and saves the output.
+    /// Cleans up after a trial that has ended in a resident worker: kills the processes that the trial has started, empties
+    /// the folder of temporary files, and saves the output.
     pub fn settle(&mut self, shared_memory: &mut SharedMemory) -> Result<Settled, ProcessError> {
         let status = self.returned.take().unwrap_or_default();
         let mut started = below(self.system_pid());
@@ -63,11 +64,11 @@ impl Worker {
             .map(number)
             .collect();
         started.retain(|pid| !self.kept.contains(&number(*pid)) && !kept.contains(&number(*pid)));
-        // Those that were killed after earlier trials stay as entries until the worker reaps them or leaves.
+        // Processes that were killed after earlier trials stay as zombies until the worker reaps them or exits.
         self.killed.retain(|killed| started.iter().any(|pid| number(*pid) == *killed));
         started.retain(|pid| self.killed.insert(number(*pid)));
         strays::kill_all(&started);
-        // What they held is theirs until they are gone.
+        // A killed process holds its memory until it is gone.
         strays::wait_for_all(&started).map_err(ProcessError::system("wait for processes of a trial"))?;
         let mut left = Vec::new();
         if !started.is_empty() {
@@ -91,7 +92,7 @@ impl Worker {
         self.control.as_ref().is_some_and(Control::is_closed)
     }
 
-    /// Asks a worker that stays to leave, after the trial that it runs, if it runs one.
+    /// Asks a resident worker to exit, after its running trial if there is one.
     pub fn ask_to_leave(&mut self) {
         if let Some(control) = &mut self.control {
             control.close();

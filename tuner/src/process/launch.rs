@@ -1,5 +1,5 @@
-//! Starts a worker with the limits that the system enforces on it. The limits are set before the objective begins, which
-//! waits for the answer to its first request.
+//! Starts a worker with the limits that the system enforces on it. The limits are set before the objective begins, because
+//! the objective waits for the answer to its first request.
 
 use super::cgroup::Cgroup;
 use super::control::Control;
@@ -24,28 +24,29 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// Files that a worker may have open at once: one that leaks them must not use up those of the whole machine.
+/// The number of files that a worker may have open at once: a worker that leaks files must not use up those of the whole
+/// machine.
 const MOST_FILES: u64 = 1 << 16;
 
 /// Priority boost of the supervisor, so that its memory watch runs before the trials that it watches.
 const PRIORITY_BOOST: i32 = 10;
 
-/// How a worker comes to its objective.
+/// The way in which a worker gets its objective.
 #[derive(Clone, Copy, Debug)]
 pub enum Entry<'a> {
-    /// A program is run as `PROGRAM trial --linked NAME=LIBRARY … --library LIBRARY --symbol SYMBOL`.
+    /// A separate program, run as `PROGRAM trial --linked NAME=LIBRARY … --library LIBRARY --symbol SYMBOL`.
     Library {
-        /// The program.
+        /// The path of the program.
         program: &'a Path,
         /// The shared object that holds the objective.
         library: &'a Library,
-        /// The libraries that it is linked with beyond the system's own, in loading order.
+        /// The libraries that the objective is linked with beyond the system's own, in loading order.
         linked: &'a [Library],
         /// The objective's entry point.
         symbol: &'a str,
     },
-    /// The supervisor's own program is run again with its own arguments. Its `main` finds in [`ROLE_VARIABLE`] that it is
-    /// a worker, and for which study.
+    /// The supervisor's own program, run again with its own arguments. Its `main` reads from [`ROLE_VARIABLE`] that it is a
+    /// worker, and for which study.
     Main {
         /// The study's folder, as the program names it.
         study: &'a Path,
@@ -55,23 +56,23 @@ pub enum Entry<'a> {
 /// A shared object, which this process holds open for its workers.
 #[derive(Debug)]
 pub struct Library {
-    /// The name under which others are linked with it.
+    /// The name under which other libraries are linked with it.
     pub name: OsString,
-    /// Its bytes.
+    /// The file with its bytes.
     pub file: File,
 }
 
 impl Library {
-    /// The path by which a worker opens it.
+    /// The path by which a worker opens the library.
     pub(crate) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 }
 
-/// What a worker is started with.
+/// The settings with which a worker is started.
 #[derive(Debug)]
 pub struct Launch<'a> {
-    /// How it comes to its objective.
+    /// The way in which the worker gets its objective.
     pub entry: Entry<'a>,
     /// The study's name.
     pub study: &'a str,
@@ -79,40 +80,40 @@ pub struct Launch<'a> {
     pub number: u64,
     /// The trial's folder, which exists.
     pub folder: &'a Path,
-    /// The captured variables.
+    /// The captured variables, in a file.
     pub shared: Option<BorrowedFd<'a>>,
-    /// What it loads as the plugin of its device, if the study names one by its file.
+    /// The plugin that the worker loads for its device, if the study names a plugin file.
     pub plugin: Option<&'a PluginCopy>,
-    /// Threads that it computes with.
+    /// The number of threads that the worker computes with.
     pub threads: u64,
-    /// The niceness of its process: the one that [`go_first`] returned.
+    /// The niceness of the worker's process: the value that [`go_first`] returned.
     pub niceness: i32,
-    /// The most memory that it may hold, in bytes.
+    /// The largest memory that the worker may hold, in bytes.
     pub budget_bytes: u64,
-    /// The most that it may allocate, in bytes; the system refuses more. Mapped files are not included. `None` where
-    /// device libraries reserve far more than they use.
+    /// The largest number of bytes that the worker may allocate; the system refuses more. Mapped files are not included.
+    /// `None` for a device whose libraries reserve far more memory than they use.
     pub allocation_limit_bytes: Option<u64>,
-    /// Where its cgroup is made, and the memory limit of that cgroup in bytes.
+    /// The parent of the worker's cgroup, and the memory limit of that cgroup in bytes.
     pub cgroups: Option<(&'a TrialCgroups, u64)>,
-    /// Whether it stays after this trial, for others that follow.
+    /// Whether the worker is resident: it stays after this trial, for later trials.
     pub stays: bool,
 }
 
-/// Raises the priority of this process above that of its workers, as far as the system allows. Returns the niceness that
-/// it had, which its workers get.
+/// Raises the priority of this process above that of its workers, as far as the system allows. Returns the earlier
+/// niceness, which the workers get.
 pub fn go_first() -> Result<i32, ProcessError> {
     let niceness =
         rustix::process::getpriority_process(None).map_err(ProcessError::system("read the search's priority"))?;
     if let Err(errno) = rustix::process::setpriority_process(None, niceness - PRIORITY_BOOST) {
-        // Only root may, and not everywhere.
+        // Only root may raise the priority, and not on every system.
         tracing::debug!(%errno, "the search has no higher priority than its trials");
     }
     Ok(niceness)
 }
 
 impl Worker {
-    /// Starts a worker in a process group of its own. Its standard input is the socket for its requests, or, if it stays, the
-    /// one over which it gets that socket. Its output goes to `output.log` in the trial's folder.
+    /// Starts a worker in a process group of its own. Its standard input is the socket for its requests; for a resident
+    /// worker it is the control socket, which brings that socket. Its output goes to `output.log` in the trial's folder.
     pub fn start(launch: &Launch<'_>) -> Result<Worker, ProcessError> {
         let (requests, workers_end) = UnixStream::pair().map_err(ProcessError::system("open the worker's socket"))?;
         let requests = RequestSocket::new(requests).map_err(ProcessError::system("set up the worker's socket"))?;
@@ -125,7 +126,7 @@ impl Worker {
         let control = if launch.stays {
             let ends = UnixStream::pair().and_then(|(ours, theirs)| Ok((Control::new(ours)?, theirs)));
             let (control, theirs) = ends.map_err(ProcessError::system("open the worker's socket"))?;
-            // The worker has them from the first message on.
+            // The first control message brings the worker its socket and its output.
             control
                 .hand_over(workers_end.as_fd(), stdout.as_fd())
                 .map_err(ProcessError::system("give the worker a trial"))?;
@@ -168,11 +169,11 @@ impl Worker {
     }
 }
 
-/// Loads an objective in a process of its own, which runs nothing of it but its initialisers: `PROGRAM load …`.
+/// Loads an objective in a separate process (`PROGRAM load …`), which runs only its initialisers.
 ///
 /// # Errors
-/// Where the process cannot be started, or this host cannot run the objective: the dynamic linker's reason, or the process's
-/// end.
+/// If the process cannot be started, or this host cannot run the objective: with the dynamic linker's reason, or the
+/// process's exit.
 pub(crate) fn check_that_it_loads(
     program: &Path,
     library: &Library,
@@ -200,7 +201,7 @@ fn name_libraries(command: &mut Command, library: &Library, linked: &[Library], 
     command.arg("--library").arg(library.path()).args(["--symbol", symbol]);
 }
 
-/// The program of a worker, and its arguments.
+/// The program of a worker, and a command with its arguments.
 fn command(entry: Entry<'_>) -> (PathBuf, Command) {
     match entry {
         Entry::Library { program, library, linked, symbol } => {
@@ -211,7 +212,7 @@ fn command(entry: Entry<'_>) -> (PathBuf, Command) {
         Entry::Main { study } => {
             let mut arguments = std::env::args_os();
             let mut command = Command::new(OWN_PROGRAM);
-            // Some programs look at their own name.
+            // Some programs read their own name.
             command.arg0(arguments.next().unwrap_or_default()).args(arguments);
             command.env(ROLE_VARIABLE, Role::Worker { study: study.to_path_buf() }.to_variable());
             (PathBuf::from(OWN_PROGRAM), command)
@@ -240,13 +241,13 @@ fn set_limits(pid: Pid, launch: &Launch<'_>) -> io::Result<()> {
     let set = |resource, most: u64| {
         let limit = Rlimit { current: Some(most), maximum: Some(most) };
         match rustix::process::prlimit(Some(pid), resource, limit) {
-            // A worker that has exited already is reported by its exit status. A limit that is lower than ours stays.
+            // A worker that has already exited is reported by its exit status. A lower limit that is already set stays.
             Ok(_) | Err(Errno::SRCH | Errno::PERM) => Ok(()),
             Err(errno) => Err(io::Error::from(errno)),
         }
     };
     set(Resource::Nofile, MOST_FILES)?;
-    // The worker has inherited the supervisor's boosted priority.
+    // The worker has inherited the supervisor's raised priority.
     match rustix::process::setpriority_process(Some(pid), launch.niceness) {
         Ok(()) | Err(Errno::SRCH) => {}
         Err(errno) => return Err(errno.into()),
@@ -254,7 +255,7 @@ fn set_limits(pid: Pid, launch: &Launch<'_>) -> io::Result<()> {
     launch.allocation_limit_bytes.map_or(Ok(()), |most| set(Resource::Data, most))
 }
 
-/// Makes the trial's cgroup, and moves the worker into it. The other limits hold without one.
+/// Makes the trial's cgroup, and moves the worker into it. Without a cgroup, the other limits still apply.
 fn join_cgroup(pid: u32, launch: &Launch<'_>) -> Option<Cgroup> {
     let (cgroups, limit_bytes) = launch.cgroups?;
     let joined = cgroups.make(launch.number, limit_bytes).and_then(|cgroup| match cgroup.take(pid) {

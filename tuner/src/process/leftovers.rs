@@ -12,47 +12,49 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A difference below this is not reported: the system's caches and other processes cause it, too.
+/// The difference in memory below which nothing is reported: the system's caches and other processes cause small
+/// differences, too.
 const TOLERATED_BYTES: u64 = 64 << 20;
-/// How long the system may take to free the memory of a process that has ended.
+/// The longest wait for the system to free the memory of a process that has ended.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a device's driver may take.
+/// The longest wait for a device's driver to free memory.
 const DEVICE_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The machine's memory, and that of the trials' device, at one moment.
+/// The memory of the machine and of the trials' device, at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// The memory that it (or the container) has available, in bytes.
+    /// The memory that the machine (or the container) has available, in bytes.
     pub available_bytes: u64,
-    /// How many processes the system has killed for want of memory since it started.
+    /// The number of processes that the system has killed for lack of memory since it started.
     pub oom_kills: u64,
     /// The device of the trials, if its memory is watched.
     device: Option<String>,
-    /// The device's used memory, in bytes; none where it has none of its own, or its driver gives no answer.
+    /// The device's memory in use, in bytes; none if the device has no memory of its own, or its driver does not answer.
     device_bytes: Option<u64>,
 }
 
 impl Machine {
-    /// The machine now, with the device of this name (`cpu`, `cuda:0`, …), whose driver may take a second to answer.
+    /// Reads the present state of the machine and of the device with this name (`cpu`, `cuda:0`, …). The device's driver
+    /// may take a second to answer.
     ///
     /// # Errors
-    /// Where /proc is not readable.
+    /// If /proc is not readable.
     pub fn now(device: Option<&str>) -> Result<Machine, ProcessError> {
         let (device, device_bytes) = (device.map(str::to_owned), device.and_then(used_bytes));
         Ok(Machine { available_bytes: available()?, oom_kills: oom_kills(), device, device_bytes })
     }
 
-    /// Whether the system has killed a process for want of memory since then.
+    /// Whether the system has killed a process for lack of memory since this state was read.
     pub fn has_killed(&self) -> bool {
         oom_kills() > self.oom_kills
     }
 
-    /// Compares the machine now with this earlier state; `left` are lines about other things that the trial left behind.
-    /// Where the trial ran `alone`, its memory must be free before the next one begins: this waits for it, and adds a line
-    /// where it stays missing.
+    /// Compares the machine now with this earlier state; `left` are lines about other things that the trial left behind. If
+    /// the trial ran `alone`, its memory must be free before the next trial begins. This function then waits for the
+    /// memory, and adds a line if some of it stays missing.
     ///
     /// # Errors
-    /// Where /proc is not readable.
+    /// If /proc is not readable.
     pub fn check(&self, mut left: Vec<String>, alone: bool) -> Result<MemoryCheck, ProcessError> {
         let mut after_bytes = available()?;
         if alone {
@@ -78,7 +80,7 @@ impl Machine {
         }
     }
 
-    /// The driver may need some time to free the device's memory of a process that has ended.
+    /// Waits for the driver, which may need some time to free the device's memory of a process that has ended.
     fn wait_for_device(&self) -> Option<String> {
         let (device, before) = (self.device.as_ref()?, self.device_bytes?);
         let deadline = Instant::now() + DEVICE_PATIENCE;
@@ -100,11 +102,11 @@ fn available() -> Result<u64, ProcessError> {
 }
 
 fn oom_kills() -> u64 {
-    // Some sandboxes do not report it.
+    // Some sandboxes do not report the number.
     memory::oom_kills().unwrap_or(0)
 }
 
-/// How much of a device's memory is used, in bytes; none where it has none of its own, or its driver gives no answer.
+/// The device's memory in use, in bytes; none if the device has no memory of its own, or its driver does not answer.
 fn used_bytes(device: &str) -> Option<u64> {
     nvidia::used_bytes(device).unwrap_or_else(|error| {
         tracing::debug!(device, %error, "how much of the device's memory is used is unknown");
@@ -112,13 +114,13 @@ fn used_bytes(device: &str) -> Option<u64> {
     })
 }
 
-/// Empties the folder for a trial's temporary files, or makes it.
+/// Makes the folder for a trial's temporary files, or empties it.
 pub(super) fn make_temporary(folder: &Path) -> io::Result<()> {
     remove_temporary(folder)?;
     fs::create_dir_all(folder)
 }
 
-/// Removes the folder for a trial's temporary files with all that is in it.
+/// Removes the folder for a trial's temporary files and its contents.
 pub(super) fn remove_temporary(folder: &Path) -> io::Result<()> {
     folder::removed(fs::remove_dir_all(folder))
 }

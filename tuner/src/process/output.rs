@@ -1,4 +1,4 @@
-//! What a worker prints: its last 64 KiB are kept in the trial's `output.log`. Never shows it.
+//! The output of a worker: its last 64 KiB are kept in the trial's `output.log`. Never displays it.
 
 use super::ProcessError;
 use std::fs;
@@ -6,11 +6,12 @@ use std::io::{self, PipeReader, PipeWriter, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::PathBuf;
 
-/// How much of the output is kept.
+/// The number of bytes of the output that are kept.
 const KEPT_BYTES: usize = 64 << 10;
-/// The reason for an abort stands within so many bytes of the end.
+/// The number of bytes at the end of the output that are searched for the reason of an abort.
 const LAST_WORDS_BYTES: usize = 1 << 10;
-/// How much is read in one turn, so that a worker that never stops printing cannot delay the watch on its memory.
+/// The number of bytes that are read in one turn, so that a worker that never stops printing cannot delay the checks of its
+/// memory.
 const TURN_BYTES: usize = 1 << 20;
 
 /// The reading end of a worker's output.
@@ -22,7 +23,8 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// The output of one worker, and the end that the worker writes to. The output of the trial's earlier workers is kept.
+    /// The output of one worker, and the end of the pipe that the worker writes to. The output of the trial's earlier
+    /// workers is kept.
     pub(super) fn open(path: PathBuf) -> Result<(Output, PipeWriter), ProcessError> {
         let tail = match fs::read(&path) {
             Ok(earlier) => earlier,
@@ -34,12 +36,12 @@ impl Output {
         Ok((Output { path, reader: Some(reader), tail }, writer))
     }
 
-    /// What to poll, while a process may still write.
+    /// The descriptor to poll, while a process may still write.
     pub(super) fn reader(&self) -> Option<BorrowedFd<'_>> {
         self.reader.as_ref().map(|reader| reader.as_fd())
     }
 
-    /// Reads what has been printed, as far as one turn goes.
+    /// Reads the new output, up to the limit of one turn.
     pub(super) fn drain(&mut self) {
         let mut chunk = [0; 1 << 14];
         let mut taken = 0;
@@ -53,7 +55,7 @@ impl Output {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Every writer has closed its end, and everything has been read.
+                // Every writer has closed its end, and all output has been read.
                 Ok(_) | Err(_) => self.reader = None,
             }
             if self.tail.len() > 2 * KEPT_BYTES {

@@ -1,4 +1,4 @@
-//! A worker as far as it must be watched and ended while nobody listens to it.
+//! A second handle on a worker's process, to watch and end the worker while the supervisor waits for something else.
 
 use super::{ProcessError, Worker, strays};
 use ferrotune_machine::process_tree::{Held, below, held_by, number};
@@ -6,7 +6,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 use std::os::fd::{AsFd as _, OwnedFd};
 
-/// A worker's process. It does nothing once the worker is reaped, when its number may be another process'.
+/// A handle on a worker's process. It does nothing after the worker is reaped, because the process id may then belong to
+/// another process.
 #[derive(Debug)]
 pub struct Reach {
     pid: Pid,
@@ -14,36 +15,36 @@ pub struct Reach {
 }
 
 impl Worker {
-    /// The worker's process, to be watched beside the worker.
+    /// Returns a second handle on the worker's process, for use beside the worker.
     pub fn reach(&self) -> Result<Reach, ProcessError> {
         let pidfd = self.pidfd.try_clone().map_err(ProcessError::system("watch the worker"))?;
         Ok(Reach { pid: self.system_pid(), pidfd })
     }
 
-    /// The worker was killed when it had these processes.
+    /// Records the processes that the worker had when it was killed.
     pub fn was_killed_with(&mut self, processes: &[u32]) {
         self.below.extend(processes);
     }
 }
 
 impl Reach {
-    /// What the worker and everything that it has started hold.
+    /// The resources that the worker and all processes that it has started hold.
     pub fn held(&self) -> Held {
         if self.is_there() { held_by(self.pid) } else { Held::default() }
     }
 
-    /// Asks a worker that stays to leave.
+    /// Asks a resident worker to exit.
     pub fn ask_to_leave(&self) {
         self.send(Signal::TERM);
     }
 
-    /// Kills the worker and all that it has started; gives these processes.
+    /// Kills the worker and all processes that it has started; returns those processes.
     pub fn kill(&self) -> Vec<u32> {
         if !self.is_there() {
             return Vec::new();
         }
         let below = below(self.pid);
-        // The worker is killed first: it must not see another process end and take that for a result.
+        // The worker is killed first. Otherwise it might see another process end, and take that for a result.
         self.send(Signal::KILL);
         if let Err(error) = rustix::process::kill_process_group(self.pid, Signal::KILL) {
             tracing::debug!(pid = number(self.pid), %error, "the worker's group had ended before it was killed");
@@ -53,7 +54,7 @@ impl Reach {
     }
 
     fn is_there(&self) -> bool {
-        // Only a process that was reaped is no child any more, and its number may be another's.
+        // A reaped process is no longer a child, and its process id may belong to another process.
         let looks = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         !matches!(waitid(WaitId::PidFd(self.pidfd.as_fd()), looks), Err(Errno::CHILD | Errno::SRCH))
     }

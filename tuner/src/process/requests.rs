@@ -5,13 +5,13 @@ use rustix::event::{PollFd, PollFlags};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
-/// A line that is longer is not a request.
+/// The longest line that can be a request.
 const LONGEST_REQUEST_BYTES: usize = 64 << 20;
 
-/// The socket, and the bytes that wait to be read as requests or to be written.
+/// The socket, with bytes to be parsed as requests and bytes to be written.
 #[derive(Debug)]
 pub(super) struct RequestSocket {
-    /// `None` once the worker has closed its end.
+    /// The stream; `None` once the worker has closed its end.
     stream: Option<UnixStream>,
     inbox: Vec<u8>,
     outbox: Vec<u8>,
@@ -23,13 +23,13 @@ impl RequestSocket {
         Ok(RequestSocket { stream: Some(stream), inbox: Vec::new(), outbox: Vec::new() })
     }
 
-    /// What to poll.
+    /// The descriptor to poll.
     pub(super) fn poll_fd(&self) -> Option<PollFd<'_>> {
         let flags = if self.outbox.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
         self.stream.as_ref().map(|stream| PollFd::new(stream, flags))
     }
 
-    /// The next whole request that has arrived; `Err` says why a line is not a request.
+    /// The next complete request that has arrived; `Err` says why a line is not a request.
     pub(super) fn next(&mut self) -> Option<Result<Request, String>> {
         if let Some(end) = self.inbox.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.inbox.drain(..=end).collect();
@@ -43,7 +43,7 @@ impl RequestSocket {
         None
     }
 
-    /// Sends a reply, as far as the socket takes it now.
+    /// Sends as much of a reply as the socket accepts now, and keeps the rest.
     pub(super) fn reply(&mut self, reply: &Reply) -> serde_json::Result<()> {
         serde_json::to_writer(&mut self.outbox, reply)?;
         self.outbox.push(b'\n');
@@ -51,7 +51,7 @@ impl RequestSocket {
         Ok(())
     }
 
-    /// Writes and reads as much as the socket takes and has.
+    /// Writes as many bytes as the socket accepts, and reads as many as it has.
     pub(super) fn exchange(&mut self) {
         self.flush();
         self.receive();
@@ -81,7 +81,7 @@ impl RequestSocket {
                 Ok(length) => drop(self.outbox.drain(..length)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // Nobody reads a broken socket any more, but it may still hold requests from before the break.
+                // Nobody reads from a broken socket any more, but it may still contain requests from before the break.
                 Err(_) => self.outbox.clear(),
             }
         }

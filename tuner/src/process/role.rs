@@ -1,22 +1,22 @@
 //! The role of this process, in a program that runs itself again as the supervisor and the workers of its searches. The
-//! process that the user has started has none. Starts nothing.
+//! process that the user has started has no role. Starts nothing.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
-/// The variable that carries a [`Role`].
+/// The environment variable that carries a [`Role`].
 pub const ROLE_VARIABLE: &str = "FERROTUNE_ROLE";
 
-/// What the program was started again for.
+/// The purpose for which the program was started again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// To supervise a search.
+    /// The process supervises a search.
     Supervisor {
-        /// The search, as a JSON file.
+        /// The path of the search's spec, a JSON file.
         spec: PathBuf,
     },
-    /// To run a trial's objective.
+    /// The process runs a trial's objective.
     Worker {
         /// The study's folder, as the program names it.
         study: PathBuf,
@@ -24,12 +24,12 @@ pub enum Role {
 }
 
 impl Role {
-    /// This process' role; none in the process that the user has started.
+    /// The role of this process; none in the process that the user has started.
     pub fn of_this_process() -> Option<Role> {
         Role::from_variable(&std::env::var_os(ROLE_VARIABLE)?)
     }
 
-    /// As [`ROLE_VARIABLE`] carries it.
+    /// The text of the role for [`ROLE_VARIABLE`].
     pub fn to_variable(&self) -> OsString {
         let (name, path) = match self {
             Role::Supervisor { spec } => ("supervisor:", spec),

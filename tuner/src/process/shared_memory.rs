@@ -1,5 +1,5 @@
-//! The files in /dev/shm, which is memory that outlives the process that took it. Removes a file only where one of the
-//! trial's own processes has provably made it and no process uses it any more; reports the others.
+//! The files in /dev/shm, whose memory outlives the process that allocated it. A file is removed only if one of the trial's
+//! own processes has provably made it and no process uses it any more; other files are reported.
 
 mod holders;
 mod makers;
@@ -18,24 +18,24 @@ use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Where POSIX shared memory lies.
+/// The folder of POSIX shared memory.
 const FOLDER: &str = "/dev/shm";
 
-/// The inodes of files. Those of shared memory are not used again before 2^32 others.
+/// The inodes of files. An inode of shared memory is not reused before 2^32 other files have been made.
 pub(super) type Inodes = BTreeSet<u64>;
 
-/// The files of shared memory, with those that trials have made.
+/// The files in shared memory, with a watch for the files that trials make.
 #[derive(Debug)]
 pub struct SharedMemory {
     folder: PathBuf,
-    /// The names that were there when no trial ran.
+    /// The names of the files that existed when no trial ran.
     known: BTreeSet<OsString>,
-    /// Watches for new files. Without inotify the makers of files are unknown, and no file is removed.
+    /// The watch for new files. Without inotify the makers of files are unknown, and no file is removed.
     watch: Option<Watch>,
 }
 
 impl SharedMemory {
-    /// Notes the files that are there now, and watches for new ones.
+    /// Records the present files, and starts the watch for new files.
     pub fn watched() -> SharedMemory {
         SharedMemory::of(Path::new(FOLDER))
     }
@@ -47,7 +47,7 @@ impl SharedMemory {
         SharedMemory { folder: folder.to_path_buf(), known: names_in(folder), watch: watch.ok() }
     }
 
-    /// What to poll, unless the last look was too recent: it is readable when a file has been created.
+    /// The descriptor to poll, which is readable when a file has been created; none if the last look was too recent.
     pub(super) fn events(&self) -> Option<BorrowedFd<'_>> {
         let watch = self.watch.as_ref().filter(|watch| Instant::now() >= watch.next_look);
         watch.map(|watch| watch.inotify.as_fd())
@@ -62,7 +62,7 @@ impl SharedMemory {
         }
     }
 
-    /// Removes those of the files `made` by a trial, which has ended, that no process uses. Returns a line for each.
+    /// Removes the files in `made`, from a trial that has ended, that no process uses. Returns a line for each file.
     pub(super) fn remove(&self, made: &Inodes) -> Vec<String> {
         let left: Vec<DirEntry> = files_in(&self.folder).filter(|file| made.contains(&file.ino())).collect();
         if left.is_empty() {
@@ -82,8 +82,8 @@ impl SharedMemory {
         left.iter().filter(|file| is_own_file(file)).map(line).collect()
     }
 
-    /// A line for each file of this user that was created since the last call and that no process uses. To be called when
-    /// no trial runs.
+    /// A line for each file of this user that was created since the last call and that no process uses. Call this function
+    /// only while no trial runs.
     pub(super) fn report_new(&mut self) -> Vec<String> {
         let known = std::mem::replace(&mut self.known, names_in(&self.folder));
         let new = files_in(&self.folder).filter(|file| !known.contains(&file.file_name()) && is_own_file(file));
@@ -96,7 +96,7 @@ impl SharedMemory {
         unused.map(|file| format!("{}, which stays: who made it is not known", described(file))).collect()
     }
 
-    /// The files that a process of this user has open or mapped, with that process.
+    /// The files that a process of this user has open or mapped, each with that process.
     fn in_use(&self) -> BTreeMap<u64, Pid> {
         let held = processes().flat_map(|pid| held_by(pid, &self.folder));
         held.map(|held| (held.inode, held.pid)).collect()
@@ -116,7 +116,7 @@ fn is_own_file(file: &DirEntry) -> bool {
     file.metadata().is_ok_and(|file| is_own(&file))
 }
 
-/// Whether it is a regular file of this user.
+/// Whether the file is a regular file of this user.
 fn is_own(file: &fs::Metadata) -> bool {
     file.is_file() && file.uid() == rustix::process::geteuid().as_raw()
 }
@@ -133,7 +133,7 @@ mod tests {
 
     type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-    /// A shell that runs commands as the process of a trial.
+    /// A shell that runs commands in place of a trial's process.
     struct Shell {
         child: Child,
         answers: BufReader<std::process::ChildStdout>,
@@ -159,14 +159,14 @@ mod tests {
         }
 
         fn look(&mut self, shared_memory: &mut SharedMemory) {
-            // Pauses between looks are not what is tested.
+            // The pauses between looks are not under test.
             if let Some(watch) = &mut shared_memory.watch {
                 watch.next_look = Instant::now();
             }
             shared_memory.look([(Pid::from_child(&self.child), &mut self.made)]);
         }
 
-        /// Ends it, and returns what becomes of the files that it has made.
+        /// Ends the shell, and returns the lines about the files that it has made.
         fn end(mut self, shared_memory: &SharedMemory) -> io::Result<Vec<String>> {
             drop(self.child.stdin.take());
             self.child.wait()?;
@@ -183,25 +183,26 @@ mod tests {
         fs::write(at("older"), "x")?;
         let mut shared_memory = SharedMemory::of(folder);
         let (mut trial, mut other) = (Shell::start(folder)?, Shell::start(folder)?);
-        // Files that it has made and keeps open: its own, its child's, and one that is named as semaphores are.
+        // Three files that the trial has made and keeps open: its own, its child's, and one that is renamed like a
+        // semaphore.
         trial.run("exec 3>own; echo xy >&3")?;
         trial.run("{ sleep 1000 & } 4>childs")?;
         trial.run("exec 5>sem.tmp; ln sem.tmp sem; rm sem.tmp")?;
         trial.look(&mut shared_memory);
-        // Another process' files that it opens: while the other has it open, and after the other has closed it.
+        // Another process' files that the trial opens: one while the other process has it open, one after it has closed it.
         other.run("exec 3>attached")?;
         trial.run("exec 6<>attached")?;
         other.run("echo x >handed")?;
         trial.run("exec 7<>handed")?;
         trial.look(&mut shared_memory);
-        // Another process' older files that it opens by a new name: linked, and renamed over a new file.
+        // Another process' older files that the trial opens by a new name: one linked, one renamed over a new file.
         other.run("ln old linked; rm old")?;
         trial.run("exec 8<>linked")?;
         trial.look(&mut shared_memory);
         trial.run("exec 9<older")?;
         other.run(">renamed; mv older renamed")?;
         trial.look(&mut shared_memory);
-        // Its own file, but closed before anyone looks.
+        // A file of the trial's own, but closed before the next look.
         trial.run("echo x >brief")?;
         trial.look(&mut shared_memory);
         trial.run("kill $!; wait; :")?;

@@ -1,4 +1,4 @@
-//! Requests to stop (SIGINT, SIGTERM, SIGHUP) as something that poll(2) can wait for. Installs no handler.
+//! Requests to stop (SIGINT, SIGTERM, SIGHUP) as a file descriptor that poll(2) can wait for. Installs no handler.
 #![expect(unsafe_code, reason = "signal sets and signalfd have no safe interface in rustix")]
 
 use std::io;
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
 const STOP_SIGNALS: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// The stop signals of this thread, blocked until this is dropped, or longer if they were blocked before.
+/// The stop signals of this thread, blocked until this value is dropped, or longer if they were blocked before.
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
@@ -15,8 +15,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Blocks the stop signals in the calling thread and in those that it starts from now on: a process with more threads
-    /// calls this before it starts them.
+    /// Blocks the stop signals in the calling thread and in threads that it starts later: a process with several threads
+    /// calls this function before it starts them.
     pub fn hold() -> io::Result<Signals> {
         let set = stop_set();
         let earlier = change_mask(libc::SIG_BLOCK, &set)?;
@@ -29,12 +29,12 @@ impl Signals {
         Ok(Signals { fd: unsafe { OwnedFd::from_raw_fd(fd) }, earlier })
     }
 
-    /// How many stop signals have arrived since the last call. Does not wait.
+    /// The number of stop signals that have arrived since the last call. Does not wait.
     pub fn take(&self) -> io::Result<usize> {
         take(&self.fd)
     }
 
-    /// Another reader of the same signals.
+    /// Returns a second reader of the same signals.
     pub fn reader(&self) -> io::Result<SignalReader> {
         Ok(SignalReader(self.fd.try_clone()?))
     }
@@ -50,12 +50,12 @@ fn take(fd: &OwnedFd) -> io::Result<usize> {
     }
 }
 
-/// Reads the stop signals that a [`Signals`] holds back: one that is read by either is not read again.
+/// A reader of the stop signals that a [`Signals`] blocks: a signal is read only once, by either of the two.
 #[derive(Debug)]
 pub struct SignalReader(OwnedFd);
 
 impl SignalReader {
-    /// How many stop signals have arrived that were not read yet. Does not wait.
+    /// The number of unread stop signals that have arrived. Does not wait.
     pub fn take(&self) -> io::Result<usize> {
         take(&self.0)
     }
@@ -107,7 +107,7 @@ fn stop_set() -> libc::sigset_t {
     }
 }
 
-/// Changes which signals this thread holds back; gives what it held back before.
+/// Changes the set of signals that this thread blocks; returns the earlier set.
 fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<libc::sigset_t> {
     // SAFETY: an all-zero signal set is valid, and is written by the call.
     let mut earlier: libc::sigset_t = unsafe { std::mem::zeroed() };

@@ -1,5 +1,6 @@
-//! Runs in a worker that stays: trial after trial in one process, for a device that takes one process at a time. Gives each
-//! trial its own socket, output, working folder and file mode; what the objective keeps in statics stays.
+//! The trial loop of a resident worker: it runs one trial after another in one process, for a device that takes one process
+//! at a time. Each trial gets its own socket, output, working folder and file mode; values that the objective keeps in
+//! statics stay.
 #![expect(unsafe_code, reason = "a signal handler has no safe interface")]
 
 use super::control::{Ends, Trials};
@@ -11,10 +12,10 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set for a worker that stays, whose standard input is then the socket of [`Trials`].
+/// The environment variable of a resident worker, whose standard input is then the socket of [`Trials`].
 pub(super) const STAY_VARIABLE: &str = "FERROTUNE_WORKER_STAYS";
 
-/// Whether the supervisor has asked this worker to leave.
+/// Whether the supervisor has asked this worker to exit.
 static TO_LEAVE: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn note_to_leave(_: libc::c_int) {
@@ -25,10 +26,10 @@ pub(super) fn stays() -> bool {
     std::env::var_os(STAY_VARIABLE).is_some()
 }
 
-/// Calls `run` for each trial that the supervisor gives this worker: once, unless the worker stays. Returns the worker's exit
-/// status, or one line that says what the system refuses.
+/// Calls `run` for each trial that the supervisor gives this worker: once, unless the worker is resident. Returns the
+/// worker's exit status, or a one-line error about a refused system call.
 ///
-/// A worker that stays leaves after the trial in which SIGTERM has come, or when there are no more trials.
+/// A resident worker exits after the trial during which SIGTERM has arrived, or when there are no more trials.
 pub fn run_trials(mut run: impl FnMut() -> i32) -> Result<i32, String> {
     if !stays() {
         return Ok(run());
@@ -53,7 +54,7 @@ fn stay(run: &mut dyn FnMut() -> i32) -> io::Result<i32> {
     Ok(0)
 }
 
-/// Without `SA_RESTART`: the signal wakes a worker that waits for a trial.
+/// Installs the handler of SIGTERM without `SA_RESTART`: the signal wakes a worker that waits for a trial.
 fn handle_termination() -> io::Result<()> {
     // SAFETY: an all-zero `sigaction` is valid: no flags, and an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -65,7 +66,7 @@ fn handle_termination() -> io::Result<()> {
     }
 }
 
-/// What each trial begins with.
+/// The process state that each trial begins with.
 struct Surroundings {
     folder: PathBuf,
     mask: Mode,
@@ -91,7 +92,8 @@ fn enter(ends: Ends) -> io::Result<()> {
     Ok(())
 }
 
-/// The trial's log is read to its end, and what threads write between two trials belongs to none.
+/// Detaches this process from the trial's files. The supervisor can then read the log to its end, and output of threads
+/// between two trials is discarded.
 fn leave() -> io::Result<()> {
     let nowhere = File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nowhere)?;

@@ -1,4 +1,4 @@
-//! Removes the processes that trials leave behind. Trusts no process group, since a process can leave its own.
+//! Removes the processes that trials leave behind. Does not rely on process groups, because a process can leave its group.
 
 use super::TRIAL_VARIABLE;
 use ferrotune_machine::child::wait_for_exit;
@@ -12,12 +12,13 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
-/// How long a killed process may take to end. One that takes longer is held by a driver, and is left to the system.
+/// The longest wait for a killed process to end. A process that takes longer is held by a driver, and is left to the
+/// system.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Kills and reaps every child of this process that is none of `living`, and returns their process ids. A worker is the
-/// reaper of all that it starts, so only workers that have ended leave children to this process. A killed child leaves its
-/// own children to this process, so this goes on until none is left.
+/// Kills and reaps every child of this process that is not in `living`, and returns the process ids of the killed children.
+/// A worker is the reaper of all processes that it starts, so only workers that have ended leave children to this process.
+/// A killed child leaves its own children to this process, so this repeats until no child is left.
 pub(super) fn remove(living: &[u32]) -> io::Result<BTreeSet<u32>> {
     let deadline = Instant::now() + PATIENCE;
     let mut removed = BTreeSet::new();
@@ -47,13 +48,13 @@ pub(super) fn remove(living: &[u32]) -> io::Result<BTreeSet<u32>> {
     }
 }
 
-/// What a record says of processes that a trial has left.
+/// The line of a trial's record about processes that the trial has left.
 pub(super) fn described(count: usize) -> String {
     format!("{count} process{}, killed", if count == 1 { "" } else { "es" })
 }
 
-/// Kills what is left of trials whose supervisors are dead, in any study of this user and of this PID namespace: workers
-/// die with their supervisor, but not a process that has left their process group.
+/// Kills the remaining processes of trials whose supervisors are dead, in any study of this user and of this PID namespace.
+/// A worker dies with its supervisor, but a process that has left the worker's process group does not.
 pub fn remove_orphans() {
     let orphans = kill_orphans();
     if orphans > 0 {
@@ -69,7 +70,8 @@ fn kill_orphans() -> usize {
 
 /// Kills a process if its supervisor is dead, and returns whether it did.
 fn kill_if_orphan(pid: Pid) -> bool {
-    // Opened before its supervisor is read: a process that gets its number later is not the one of this descriptor.
+    // The descriptor is opened before the supervisor is read: a later process with the same id is not the process of this
+    // descriptor.
     let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return false };
     let is_orphan = supervisor_of(pid).is_some_and(|supervisor| supervisor.is_dead());
     is_orphan
@@ -83,10 +85,10 @@ fn kill_if_orphan(pid: Pid) -> bool {
         }
 }
 
-/// The supervisor of the trial in which a process of this user was started, if it was started in one.
+/// The supervisor of the trial that started a process of this user, if a trial started it.
 fn supervisor_of(pid: Pid) -> Option<Identity> {
     let process = format!("/proc/{}", number(pid));
-    // A process that has ended, or is another user's, is not one of ours.
+    // A process that has ended, or belongs to another user, has no supervisor here.
     let owner = fs::metadata(&process).ok()?.uid();
     let environment = fs::read(format!("{process}/environ")).ok()?;
     if owner != rustix::process::geteuid().as_raw() {
@@ -99,12 +101,12 @@ fn supervisor_of(pid: Pid) -> Option<Identity> {
     Identity::parse(std::str::from_utf8(supervisor).ok()?)
 }
 
-/// Kills processes; one that has ended already is no error.
+/// Kills processes; a process that has already ended is not an error.
 pub(super) fn kill_all(pids: &[Pid]) {
     pids.iter().for_each(|pid| kill(*pid));
 }
 
-/// Waits until processes that were killed are gone. One that a driver holds is left to the system.
+/// Waits until killed processes are gone. A process that a driver holds is left to the system.
 pub(super) fn wait_for_all(pids: &[Pid]) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     pids.iter().try_for_each(|pid| wait_for_exit(*pid, deadline.saturating_duration_since(Instant::now())).map(drop))
@@ -126,10 +128,10 @@ mod tests {
 
     type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-    /// A process of a trial of that supervisor.
+    /// Starts a process that looks like a trial of this supervisor.
     fn trial_of(supervisor: impl std::fmt::Display) -> io::Result<Child> {
         let child = Command::new("sleep").arg("1000").env(TRIAL_VARIABLE, format!("strays/0/{supervisor}")).spawn()?;
-        // The system shows the environment of a new program only some time after its parent goes on.
+        // The system shows the environment of a new program only some time after its parent continues.
         while fs::read(format!("/proc/{}/environ", child.id()))?.is_empty() {
             std::thread::sleep(Duration::from_millis(1));
         }

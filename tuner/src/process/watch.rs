@@ -1,4 +1,4 @@
-//! Waits for workers, and takes in what they send, print and hold. Judges none of it.
+//! Waits for workers, and reads their requests, their output and the resources that they hold. Decides nothing.
 
 use super::control::Control;
 use super::{ProcessError, SharedMemory, Signals, Worker};
@@ -8,8 +8,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use std::io;
 use std::time::Duration;
 
-/// Waits until something happens to one of the workers or `limit` is over. Returns how many requests to stop the search
-/// have arrived. What the workers request is then read with [`Worker::next_request`].
+/// Waits until an event of one of the workers, or until `limit` is over. Returns the number of requests to stop the search
+/// that have arrived. [`Worker::next_request`] then returns the workers' requests.
 pub fn wait<'a>(
     workers: impl IntoIterator<Item = &'a mut Worker>,
     signals: &Signals,
@@ -34,11 +34,11 @@ pub fn wait<'a>(
     let signalled = !fds[0].revents().is_empty();
     let exited: Vec<bool> = fds[1..=workers.len()].iter().map(|fd| !fd.revents().is_empty()).collect();
     drop(fds);
-    // Before any reply is sent: a trial that waits for a reply still has the files open that it has made.
+    // This happens before any reply is sent: a trial that waits for a reply still has its new files open.
     shared_memory.look(workers.iter_mut().map(|worker| (worker.system_pid(), &mut worker.shared_files)));
     for (worker, exited) in workers.iter_mut().zip(exited) {
         worker.exited = exited;
-        // Before its requests are read: what comes after the status is none of the trial's.
+        // This happens before the worker's requests are read: a request after the status does not belong to the trial.
         worker.returned = worker.returned.take().or_else(|| worker.control.as_mut().and_then(Control::status));
         worker.output.drain();
         worker.requests.exchange();
@@ -47,27 +47,27 @@ pub fn wait<'a>(
 }
 
 impl Worker {
-    /// How long it has been running.
+    /// The time for which the worker has been running.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Whether it had exited when [`wait`] returned. No requests come after those that have arrived by then.
+    /// Whether the worker had exited when [`wait`] returned. All its requests have arrived by then.
     pub fn has_exited(&self) -> bool {
         self.exited
     }
 
-    /// What the worker and everything that it started hold.
+    /// The resources that the worker and all processes that it started hold.
     pub fn held(&self) -> Held {
         held_by(self.system_pid())
     }
 
-    /// The next whole request that has arrived; `Err` says why a line is not a request.
+    /// The next complete request that has arrived; `Err` says why a line is not a request.
     pub fn next_request(&mut self) -> Option<Result<Request, String>> {
         self.requests.next()
     }
 
-    /// Answers the last request. Never blocks: a worker that does not read cannot hold up its supervisor.
+    /// Answers the last request. Never blocks: a worker that does not read cannot delay its supervisor.
     pub fn reply(&mut self, reply: &Reply) -> Result<(), ProcessError> {
         self.requests.reply(reply).map_err(ProcessError::system("write a reply"))
     }

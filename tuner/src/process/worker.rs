@@ -1,4 +1,4 @@
-//! Runs in the worker process itself, from its first instruction to the objective's entry point.
+//! The code that runs in the worker process itself, from its first instruction to the objective's entry point.
 #![expect(unsafe_code, reason = "loads and calls the objective's shared object")]
 
 use super::malloc::keep_freed_memory;
@@ -19,21 +19,21 @@ use std::os::unix::net::UnixStream;
 /// The name of the objective's library in errors.
 const OBJECTIVE: &str = "objective.so";
 
-/// The exit status of a worker that never reached its objective.
+/// The exit status of a worker that did not reach its objective.
 const NOT_STARTED: i32 = 125;
 
-/// Runs the objective `--symbol NAME` of `--library FILE` and exits with its result, without running any destructor of
-/// the user's code. The libraries that it is linked with are loaded first, each given as `--linked NAME=FILE`: the dynamic
-/// linker then finds them by the name in the library itself, and looks for no other file.
+/// Runs the objective `--symbol NAME` of `--library FILE` and exits with its result, without running any destructor of the
+/// user's code. The libraries that the objective is linked with are loaded first, each given as `--linked NAME=FILE`: the
+/// dynamic linker then finds them by the name in the library itself, and searches for no other file.
 ///
-/// `args` are the arguments after `worker`. Call it before anything else: no thread may be running.
+/// `args` are the arguments after `worker`. Call this function before anything else: no thread may be running.
 pub fn worker_main(args: impl IntoIterator<Item = OsString>) -> ! {
     let status = set_up_worker().and_then(|()| {
         let (objective, mut entry) = (parse(args)?, None);
         run_trials(|| call(&objective, &mut entry).unwrap_or_else(not_started))
     });
     let status = status.unwrap_or_else(|reason| {
-        // The standard input of a worker that stays takes no requests.
+        // The standard input of a resident worker accepts no requests.
         if stays() {
             report_on_stderr(&reason);
             NOT_STARTED
@@ -45,24 +45,24 @@ pub fn worker_main(args: impl IntoIterator<Item = OsString>) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Loads the libraries that [`worker_main`] would load with these arguments, and runs nothing of them but their initialisers.
+/// Loads the libraries that [`worker_main`] would load with these arguments, and runs only their initialisers.
 ///
 /// # Errors
-/// The dynamic linker's reason where this host cannot run them, such as a glibc that is too old.
+/// If this host cannot run them, for example with a glibc that is too old: the dynamic linker's reason.
 pub fn load_objective(args: impl IntoIterator<Item = OsString>) -> Result<(), String> {
     entry_of(&parse(args)?).map(drop)
 }
 
-/// Makes this process a worker: it dies with its supervisor, is the first that the system kills when memory runs out,
-/// leaves no core dump, keeps freed memory for the next step, has every signal at its default, and adopts the orphans among
-/// its descendants, so that they stay in its process tree. The error is one line.
+/// Makes this process a worker. It dies with its supervisor, is the first process that the system kills when memory runs
+/// out, leaves no core dump, keeps freed memory for the next step, and has the default action for every signal. It adopts
+/// the orphans among its descendants, so that they stay in its process tree. The error is one line.
 pub fn set_up_worker() -> Result<(), String> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|errno| format!("cannot tie the worker to its supervisor: {errno}"))?;
     let tag = std::env::var(TRIAL_VARIABLE)
         .map_err(|_| format!("{TRIAL_VARIABLE} is not set; workers are started by `ferrotune supervise`"))?;
     let supervisor = tag.rsplit('/').next().and_then(Identity::parse).map(|supervisor| supervisor.pid);
-    // The supervisor may have died before the line above took effect.
+    // The supervisor may have died before the system call above took effect.
     if supervisor.is_none() || rustix::process::getppid() != supervisor {
         return Err(format!("the supervisor of {tag} is gone"));
     }
@@ -73,15 +73,15 @@ pub fn set_up_worker() -> Result<(), String> {
     rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })
         .map_err(|errno| format!("cannot switch core dumps off: {errno}"))?;
     if let Err(error) = fs::write("/proc/self/oom_score_adj", "1000") {
-        // Some sandboxes forbid it. The supervisor's own watch on memory usually acts first.
+        // Some sandboxes forbid this setting. The supervisor's own memory checks usually act first.
         report_on_stderr(&format!("oom_score_adj stays as it is: {error}"));
     }
     Ok(())
 }
 
-/// What to load and call.
+/// The libraries to load, and the function to call.
 struct Objective {
-    /// Names and files.
+    /// The name and the file of each linked library.
     linked: Vec<(String, String)>,
     library: String,
     symbol: String,
@@ -107,10 +107,10 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Objective, String> 
     Ok(Objective { linked, library, symbol })
 }
 
-/// What an objective's library exports.
+/// The function that an objective's library exports.
 type EntryPoint = unsafe extern "C" fn() -> i32;
 
-/// Runs the objective, whose library is loaded for the first trial.
+/// Runs the objective. Its library is loaded for the first trial.
 fn call(objective: &Objective, loaded: &mut Option<EntryPoint>) -> Result<i32, String> {
     let entry = match loaded {
         Some(entry) => *entry,
@@ -122,7 +122,7 @@ fn call(objective: &Objective, loaded: &mut Option<EntryPoint>) -> Result<i32, S
 
 fn entry_of(Objective { linked, library, symbol }: &Objective) -> Result<EntryPoint, String> {
     for (name, file) in linked {
-        // Its code and its thread-local destructors must stay loaded until the process exits.
+        // The library's code and its thread-local destructors must stay loaded until the process exits.
         std::mem::forget(load(name, file)?);
     }
     let loaded = load(OBJECTIVE, library)?;
@@ -146,7 +146,7 @@ fn detail(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Tells the supervisor why the objective was not reached, and the log, too. Returns the exit status.
+/// Reports to the supervisor and to the log why the objective was not reached. Returns the exit status.
 fn not_started(reason: String) -> i32 {
     report_on_stderr(&reason);
     let request = Request::Fail { ending: Ending::Failed { reason } };

@@ -1,4 +1,5 @@
-//! A trial that somebody else has run: it is checked and recorded as finished, and no objective is called.
+//! The addition of a trial that was run elsewhere: the trial is checked and recorded as finished, and no objective is
+//! called.
 
 use super::{Search, SearchError};
 use ferrotune_journal::{End, Usage};
@@ -7,11 +8,11 @@ use ferrotune_space::record::Ending;
 use std::collections::BTreeMap;
 
 impl Search {
-    /// Adds a finished trial with these parameters and a value for each objective; gives its number. Oracles learn from it
-    /// as from any other.
+    /// Adds a finished trial with these parameters and a value for each objective; returns its number. Oracles learn from
+    /// it as from any other trial.
     ///
-    /// Fails, and records nothing, for a value that is not in its range or not finite, and for a parameter that has another
-    /// kind in other trials.
+    /// Fails, and records nothing, if a value is outside its range or not finite, or if a parameter has another kind in
+    /// other trials.
     pub(crate) fn add(
         &mut self,
         parameters: &BTreeMap<String, Parameter>,
@@ -27,7 +28,7 @@ impl Search {
         Ok(number)
     }
 
-    /// Why the study cannot have such a trial.
+    /// The reason why the study cannot have such a trial, if there is one.
     fn check_addition(&self, parameters: &BTreeMap<String, Parameter>, values: &[f64]) -> Option<String> {
         let objectives = self.spec.objectives.len();
         if values.len() != objectives || values.iter().any(|value| !value.is_finite()) {

@@ -1,4 +1,4 @@
-//! The answers to what a trial asks and reports, wherever it runs.
+//! The answers to a trial's requests, whether the trial runs in a worker or in this process.
 
 use super::outcome::{Answer, Obstacle, Outcome, answered, ended_early};
 use super::seeds::execution_seed;
@@ -10,30 +10,30 @@ use ferrotune_space::record::{Ending, mean};
 use ferrotune_space::wire::{Assignment, Reply, Request, Verdict};
 use std::collections::BTreeMap;
 
-/// A trial that runs.
+/// A running trial.
 #[derive(Debug)]
 pub(crate) struct RunningTrial {
     pub(crate) number: u64,
     pub(crate) instructions: Instructions,
-    /// What the objective's own result means, once it has given one.
+    /// The outcome of the objective's own result, once the objective has given one.
     pub(crate) outcome: Option<Outcome>,
-    /// Whether that result is a return.
+    /// Whether the objective has returned.
     pub(crate) has_returned: bool,
-    /// Epochs that it had been through, where it waited for more.
+    /// The number of epochs that the trial had trained, if it waited for more.
     pub(crate) continued_from: Option<u64>,
-    /// The checkpoint of another trial with which it begins.
+    /// The checkpoint of another trial with which this trial begins.
     pub(crate) inherited: Option<String>,
-    /// Seconds that it has run and that no other record will hold.
+    /// The seconds that the trial has run and that no other record will contain.
     pub(crate) unrecorded_s: f64,
 }
 
-/// What a running trial has been told.
+/// The instructions that a running trial has received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Instructions {
     pub(crate) to_stop: bool,
-    /// To end now, and as what.
+    /// The early end that the trial must make now, if any.
     pub(crate) early_end: Option<EarlyEnd>,
-    /// The epoch, exclusive, up to which it may train, and the epochs of a whole training.
+    /// The epoch, exclusive, up to which the trial may train, and the number of epochs of a whole training.
     pub(crate) epochs: Option<(u64, u64)>,
 }
 
@@ -48,7 +48,7 @@ impl Instructions {
 }
 
 impl Search {
-    /// Prepares the folder of a trial that begins or goes on now.
+    /// Prepares the folder of a trial that begins or continues now.
     pub(crate) fn begin(&mut self, number: u64) -> Result<RunningTrial, SearchError> {
         let inherited = self.provide_checkpoints(number)?;
         let record = self.record(number);
@@ -57,14 +57,14 @@ impl Search {
             instructions: Instructions::default(),
             outcome: None,
             has_returned: false,
-            // A trial that was interrupted after its pause has reports beyond it, and is not stuck if it adds none.
+            // A trial that was interrupted after its pause has reports beyond the pause, and is not stuck if it adds none.
             continued_from: record.paused_at.filter(|at| record.epochs_done() == *at),
             inherited,
             unrecorded_s: 0.0,
         })
     }
 
-    /// Answers a request of a trial. `is_stopping` is whether the trial stops at its next report.
+    /// Answers a request of a trial. `is_stopping` says whether the trial stops at its next report.
     pub(crate) fn answer(
         &mut self,
         trial: &mut RunningTrial,
@@ -109,7 +109,7 @@ impl Search {
         }
     }
 
-    /// What the objective of a trial needs to know before it begins.
+    /// The facts that the objective of a trial needs before it begins.
     fn assignment(&self, number: u64) -> Assignment {
         let record = self.record(number);
         let execution = record.executions.len() as u64;
@@ -129,7 +129,7 @@ impl Search {
         }
     }
 
-    /// Up to which epoch a trial may train, of `total`.
+    /// Answers up to which epoch, of `total`, a trial may train.
     fn epochs(&mut self, trial: &mut RunningTrial, total: u64, resume_at: u64) -> Result<Reply, SearchError> {
         let number = trial.number;
         if total == 0 {
@@ -149,7 +149,7 @@ impl Search {
         Ok(Reply::Epochs { start: resume_at.min(stop), stop })
     }
 
-    /// Records a step's metrics, and decides whether the trial goes on.
+    /// Records a step's metrics, and decides whether the trial continues.
     fn report(
         &mut self,
         trial: &mut RunningTrial,
@@ -166,7 +166,7 @@ impl Search {
         }
         self.journal.report(number, step, metrics)?;
         let record = &self.journal.trials()[number as usize];
-        // Another search may have taken this one for dead, and another program may have ended the trial.
+        // Another search may have declared this search dead, or another program may have ended the trial.
         instructions.to_stop |= is_stopping || record.runs_elsewhere();
         if !instructions.to_stop && instructions.early_end.is_none() {
             instructions.early_end = match record.ending {
@@ -177,7 +177,7 @@ impl Search {
         Ok(Reply::Verdict { verdict: instructions.verdict() })
     }
 
-    /// Records what the objective's result means for its trial.
+    /// Records the outcome of the objective's result for its trial.
     fn end(&mut self, trial: &mut RunningTrial, answer: Answer) -> Result<Reply, SearchError> {
         trial.has_returned = matches!(answer, Answer::Returned(_));
         trial.outcome = Some(self.record_result(trial, answer)?);
@@ -188,7 +188,7 @@ impl Search {
         let number = trial.number;
         let record = self.record(number);
         if let Some(ending) = &record.ending {
-            // Another program has ended it, and the first end counts.
+            // Another program has ended the trial, and the first end is final.
             return Ok(Outcome::Ended { ending: ending.clone(), values: record.values.clone() });
         }
         if record.runs_elsewhere() {
@@ -227,7 +227,7 @@ impl Search {
     }
 }
 
-/// The request is wrong, for this reason.
+/// A reply that refuses a request, with the reason.
 pub(super) fn refused(reason: String) -> Reply {
     Reply::Refused { reason }
 }

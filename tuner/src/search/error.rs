@@ -1,4 +1,4 @@
-//! What keeps a search from beginning or going on. A failed trial is not an error: it has an ending.
+//! Errors that keep a search from beginning or continuing. A failed trial is not an error: it has an ending.
 
 use ferrotune_journal::JournalError;
 use ferrotune_journal::folder::FolderError;
@@ -6,7 +6,7 @@ use ferrotune_journal::study_folder::FileError;
 use ferrotune_oracle::OracleError;
 use ferrotune_space::record::Ending;
 
-/// Why a search cannot begin or go on.
+/// The reason why a search cannot begin or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
     /// The oracle refuses the search.
@@ -18,22 +18,22 @@ pub enum SearchError {
     /// A file of the study could not be written or read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Something in the study's folder leads out of it.
+    /// The study's folder contains a symbolic link or a special file, or cannot be read.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// A trial that was run elsewhere cannot be one of the study.
+    /// A trial that was run elsewhere cannot be added to the study.
     #[error("the trial cannot be added: {reason}")]
     Addition {
-        /// What is wrong with it, and what to do.
+        /// What is wrong with the trial, and what to do.
         reason: String,
     },
     /// The first trial ended without a value of the objective.
     #[error("{reason}; name a reported metric with --objective")]
     NeverReported {
-        /// Which objective, and what was reported instead.
+        /// Which objective has no value, and what was reported instead.
         reason: String,
     },
-    /// A parameter is another one than in earlier trials, or than the oracle can have, in every trial.
+    /// A parameter conflicts with earlier trials, or with the oracle's limits, in every trial.
     #[error("{reason}")]
     Parameter {
         /// Which parameter, what is wrong with it, and what to do.
@@ -47,35 +47,35 @@ pub enum SearchError {
     /// The search cannot learn from the other study.
     #[error("--from {study}: {reason}")]
     Source {
-        /// The other study, as it was named.
+        /// The name of the other study, as the user gave it.
         study: String,
-        /// What is wrong with it, and what to do.
+        /// What is wrong with the study, and what to do.
         reason: String,
     },
     /// The other study cannot be read.
     #[error("--from {study}: {source}")]
     UnreadableSource {
-        /// The other study, as it was named.
+        /// The name of the other study, as the user gave it.
         study: String,
-        /// Why.
+        /// The reason.
         source: JournalError,
     },
-    /// The first trial has shown that no trial of the other study has parameters of this one.
+    /// The first trial has shown that no trial of the other study has parameters of this search.
     #[error(
         "--from {study}: no trial of it has parameters and values of this search, as trial 0 shows; compare with %space {study}, or leave --from out and use --overwrite"
     )]
     NoTrialFits {
-        /// The other study, as it was named.
+        /// The name of the other study, as the user gave it.
         study: String,
     },
-    /// A trial cannot read what it is to go on from.
+    /// A trial cannot read the file from which it should continue.
     #[error(
         "trial {number} {reason}; nothing of it is lost: run the search again once the file can be read, or remove the file to go on from the checkpoint before it"
     )]
     Postponed {
-        /// The trial.
+        /// The number of the trial.
         number: u64,
-        /// What cannot be read, and why.
+        /// The file that cannot be read, and the reason.
         reason: String,
     },
     /// The disk that the study is on is full.
@@ -86,32 +86,32 @@ pub enum SearchError {
         /// The file, and the system's reason.
         reason: String,
     },
-    /// The oracle lets a trial go on, and it comes back as it went.
+    /// A trial that the oracle continues returns without further epochs.
     #[error(
         "trial {number} resumed at epoch {epochs} but reported no later epoch; report steps as epochs counted from 0, then use --overwrite"
     )]
     Stuck {
-        /// The trial.
+        /// The number of the trial.
         number: u64,
-        /// The epochs that it has been through.
+        /// The number of epochs that the trial has trained.
         epochs: u64,
     },
-    /// As many trials in a row have failed as may.
+    /// The largest allowed number of trials in a row has failed.
     #[error(
         "{count} trials in a row have failed, as many as --max-consecutive-failures allows, the last one so: {ending}"
     )]
     FailuresInARow {
-        /// How many.
+        /// The number of failed trials.
         count: u64,
-        /// How the last one ended.
+        /// The ending of the last trial.
         ending: Ending,
     },
     /// Every trial so far has failed.
     #[error("the first {count} trials all failed, the last one so: {ending}")]
     Hopeless {
-        /// How many.
+        /// The number of failed trials.
         count: u64,
-        /// How the last one ended.
+        /// The ending of the last trial.
         ending: Ending,
     },
 }

@@ -1,4 +1,4 @@
-//! When failures mean that the objective itself is at fault, rather than its parameters. Ends no trial.
+//! Decides when failures show that the objective itself is wrong, rather than its parameters. Ends no trial.
 
 use super::SearchError;
 use super::outcome::{Outcome, never_reported};
@@ -6,7 +6,7 @@ use ferrotune_oracle::Source;
 use ferrotune_space::record::{Ending, Runner, TrialRecord};
 use ferrotune_space::spec::StudySpec;
 
-/// After this many failures in a row without an earlier success, assume that the objective itself is wrong.
+/// The number of failures in a row, without an earlier success, after which the objective itself is assumed to be wrong.
 const HOPELESS: u64 = 3;
 
 /// The failures of a search so far.
@@ -18,9 +18,9 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// Those of a search that goes on after `trials`. What has failed in a row before it was taken up again may be
-    /// mended by now; what has succeeded still shows that the objective works. Another program's trials show nothing of it:
-    /// they ran that program's own objective.
+    /// The failures of a search that continues after `trials`. Failures before this start do not count, because their cause
+    /// may be fixed by now. Earlier successes still show that the objective works. Another program's trials do not count,
+    /// because they ran that program's own objective.
     pub(super) fn after(trials: &[TrialRecord]) -> Failures {
         let has_succeeded = |trial: &TrialRecord| {
             let has_ended_well = matches!(trial.ending, Some(Ending::Finished | Ending::Pruned));
@@ -30,7 +30,7 @@ impl Failures {
         Failures { in_a_row: 0, has_succeeded: trials.iter().any(has_succeeded) }
     }
 
-    /// Takes in what a trial has come to; an error ends the search. `reports_were_due` is whether it came so far that a
+    /// Counts the outcome of a trial; an error ends the search. `reports_were_due` says whether the trial got so far that a
     /// metric it never reported is missing, rather than still to come.
     pub(super) fn judge(
         &mut self,
@@ -66,7 +66,8 @@ impl Failures {
             (self.in_a_row, self.has_succeeded) = (0, true);
             return Ok(());
         };
-        // Memory, time and signals may be chance, or the parameters' fault; errors of the objective are its own.
+        // Memory, time and signals may be due to chance or to the parameters; an error of the objective is due to the
+        // objective.
         let is_its_own = matches!(ending, Ending::Failed { .. } | Ending::Panicked { .. });
         let most = spec.supervision.max_consecutive_failures;
         self.in_a_row += u64::from(is_its_own || most.is_some());
@@ -79,7 +80,7 @@ impl Failures {
     }
 }
 
-/// Why the first trial, which failed so, has no value, if that is because it never reported an objective.
+/// The reason why the first trial, which failed with `ending`, has no value, if the trial never reported an objective.
 fn unreported(spec: &StudySpec, first: &TrialRecord, ending: &Ending, reports_were_due: bool) -> Option<String> {
     let complaint = |objective| never_reported(first, objective);
     let is_the_reason = |text: &String| matches!(ending, Ending::Failed { reason } if reason == text);
@@ -98,7 +99,7 @@ mod tests {
         TrialRecord { ending, ..TrialRecord::new(number) }
     }
 
-    /// How many failures after `trials` it takes to end the search, of at most ten.
+    /// The number of failures after `trials` that ends the search, among at most ten.
     fn failures_that_end(trials: &[TrialRecord]) -> Option<u64> {
         let spec = StudySpec::new("digits", vec![Objective::new("accuracy", Direction::Max)]);
         let mut failures = Failures::after(trials);

@@ -1,5 +1,6 @@
-//! What a trial begins with: the checkpoints of the trial that it is a copy of, as population-based training wants it,
-//! or nothing but what the journal knows, where a killed worker or an earlier execution has left more.
+//! The checkpoints that a trial begins with. Under population-based training, a copied trial begins with the checkpoints of
+//! its parent. Any other trial keeps only the checkpoints that the journal knows, because a killed worker or an earlier
+//! execution may have left more.
 
 use super::{Search, SearchError};
 use ferrotune_journal::folder;
@@ -10,8 +11,8 @@ use std::io;
 use std::path::Path;
 
 impl Search {
-    /// Puts the checkpoints with which a trial begins into its folder; gives the last one if it is of another trial. Fails
-    /// where the folder leads out of the study.
+    /// Puts the checkpoints with which a trial begins into its folder; returns the name of the last one if it comes from
+    /// another trial. Fails if the folder leads out of the study.
     pub(super) fn provide_checkpoints(&mut self, number: u64) -> Result<Option<String>, SearchError> {
         let folder = study_folder::of_trial(&self.folder, number);
         refuse_links_of_trial(&folder)?;
@@ -25,12 +26,13 @@ impl Search {
         self.oracle.parent(number, self.journal.trials()).map_or(Ok(None), |parent| self.inherit(number, parent))
     }
 
-    /// Lets a trial begin with the last checkpoint of another one. Where that has none, it begins afresh.
+    /// Makes a trial begin with the last checkpoint of its parent. If the parent has no checkpoint, the trial begins
+    /// without one.
     ///
-    /// The files are there before the journal says so: a crash in between repeats this and changes nothing.
+    /// The files exist before the journal names them: after a crash in between, this step is repeated and changes nothing.
     fn inherit(&mut self, number: u64, parent: u64) -> Result<Option<String>, SearchError> {
         let folder_of = |trial: u64| study_folder::of_trial(&self.folder, trial);
-        // One that came back from a mirror may name a checkpoint that it has not got.
+        // A parent that was restored from a mirror may name a checkpoint that was not restored.
         let file = self.record(parent).checkpoint.clone().filter(|file| folder_of(parent).join(file).is_file());
         if let Some(last) = file.as_deref().and_then(checkpoint_generation) {
             let (source, target) = (folder_of(parent), folder_of(number));
@@ -43,8 +45,8 @@ impl Search {
     }
 }
 
-/// Gives `target` the checkpoints in `source` up to the generation `last`: where that is damaged, the one before it is
-/// wanted.
+/// Gives `target` the checkpoints in `source` up to the generation `last`: if the last one is damaged, the one before it is
+/// needed.
 pub(super) fn adopt(source: &Path, target: &Path, last: u64) -> io::Result<()> {
     for entry in fs::read_dir(source)? {
         let name = entry?.file_name();
@@ -74,7 +76,7 @@ mod tests {
         let mut found: Vec<_> = entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         found.sort();
         assert_eq!(found, names[..2]);
-        // What the parent writes, or removes, later is its own.
+        // Files that the parent writes or removes later do not affect the child.
         fs::remove_file(parent.join(&names[1]))?;
         assert_eq!(fs::read_to_string(child.join(&names[1]))?, names[1]);
         Ok(())

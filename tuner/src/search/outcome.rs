@@ -1,4 +1,4 @@
-//! What an objective's result means for its trial. Pure: decides from records, writes and kills nothing.
+//! The outcome of a trial, from its objective's result. Pure: decides from records, writes and kills nothing.
 
 use super::SearchError;
 use ferrotune_oracle::EarlyEnd;
@@ -7,35 +7,35 @@ use ferrotune_space::record::{Ending, TrialRecord};
 use ferrotune_space::spec::StudySpec;
 use std::collections::BTreeSet;
 
-/// What is true of a trial once it runs no more.
+/// The outcome of a trial that no longer runs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Outcome {
-    /// It is over.
+    /// The trial is over.
     Ended { ending: Ending, values: Vec<f64> },
-    /// It came to the epoch up to which the oracle let it train.
+    /// The trial has reached the epoch up to which the oracle let it train.
     Paused {
-        /// That epoch, exclusive.
+        /// The epoch, exclusive, at which the trial paused.
         at: u64,
     },
-    /// It has a value, and runs once more.
+    /// The trial has a value, and is executed once more.
     Executed,
-    /// The search was stopped; the trial goes on another time.
+    /// The search was stopped; the trial continues later.
     Interrupted,
-    /// It cannot go on now, through no fault of its own; it goes on another time.
+    /// The trial cannot continue now, through no fault of its own; it continues later.
     Postponed(Obstacle),
 }
 
-/// Why a trial cannot go on now. Each reason names the file and the system's reason.
+/// The reason why a trial cannot continue now. Each text names the file and the system's reason.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Obstacle {
-    /// What it goes on from cannot be read. Another try may help.
+    /// The file from which the trial continues cannot be read. Another try may help.
     Unreadable { reason: String },
-    /// Its checkpoint cannot be written, since the disk is full.
+    /// The trial's checkpoint cannot be written, because the disk is full.
     DiskFull { reason: String },
 }
 
 impl Obstacle {
-    /// The error with which the search ends, since this trial cannot go on.
+    /// The error with which the search ends, because this trial cannot continue.
     pub(crate) fn of_trial(self, number: u64) -> SearchError {
         match self {
             Obstacle::Unreadable { reason } => SearchError::Postponed { number, reason },
@@ -47,16 +47,18 @@ impl Obstacle {
 /// The result of an objective.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
-    /// It returned, with a value for each objective, some of which it may leave to its reports, or with none.
+    /// The objective returned a value for each objective of the study, or no values. It may omit values that its reports
+    /// give.
     Returned(Vec<Option<f64>>),
-    /// It returned an error, panicked, or needs more memory than its device has.
+    /// The objective returned an error, panicked, or needs more memory than its device has.
     Broke(Ending),
-    /// It cannot go on now.
+    /// The trial cannot continue now.
     Postponed(Obstacle),
 }
 
 impl Answer {
-    /// What an objective says of itself. Endings other than errors, panics and a full device are for the search to decide.
+    /// The answer for an ending that the objective reports itself. Endings other than errors, panics and a full device are
+    /// decided by the search.
     pub(super) fn broke(ending: Ending) -> Answer {
         Answer::Broke(match ending {
             Ending::Failed { .. }
@@ -68,10 +70,10 @@ impl Answer {
     }
 }
 
-/// The meaning of the objective's own result, which counts before a kill and an exit status.
+/// The outcome of the objective's own result, which takes precedence over a kill and an exit status.
 ///
-/// `told_to_stop` is whether the search had told it so; `epochs` are the epoch (exclusive) up to which it may train, and
-/// those of a whole training.
+/// `told_to_stop` says whether the search had told the trial to stop. `epochs` are the epoch (exclusive) up to which the
+/// trial may train, and the number of epochs of a whole training.
 pub(super) fn answered(
     answer: Answer,
     told_to_stop: bool,
@@ -94,8 +96,8 @@ pub(super) fn answered(
     }
 }
 
-/// The meaning of a result after the search has ended its trial early. One that is finished has the values that it returned
-/// nevertheless, or else those of its reports; where these are not all, it is pruned.
+/// The outcome of a result after the search has ended its trial early. A trial that ends as finished has the values that it
+/// returned, or else those of its reports; if some are missing, the trial is pruned.
 pub(super) fn ended_early(end: EarlyEnd, answer: Answer, record: &TrialRecord, spec: &StudySpec) -> Outcome {
     let given = match answer {
         Answer::Returned(values) => values,
@@ -122,7 +124,7 @@ fn returned(returned: &[Option<f64>], epochs: Option<(u64, u64)>, record: &Trial
     }
 }
 
-/// A value for each objective: the one that was returned, or else what was reported. The error says which is missing.
+/// A value for each objective: the returned value, or else the reported one. The error names the missing value.
 fn values(returned: &[Option<f64>], record: &TrialRecord, spec: &StudySpec) -> Result<Vec<f64>, String> {
     let (given, wanted) = (returned.len(), spec.objectives.len());
     if given != 0 && given != wanted {
@@ -164,7 +166,7 @@ fn missing(record: &TrialRecord, objective: &Objective) -> String {
     })
 }
 
-/// The complaint about a trial in which no report names the objective's metric.
+/// The complaint about a trial in which no report contains the objective's metric; none if a report does.
 pub(super) fn never_reported(record: &TrialRecord, objective: &Objective) -> Option<String> {
     let names: BTreeSet<&str> = record.metrics.values().flat_map(|step| step.keys().map(String::as_str)).collect();
     let metric = objective.metric.as_str();
@@ -219,7 +221,7 @@ mod tests {
         let returned = Answer::Returned(vec![Some(0.5), Some(f64::NEG_INFINITY)]);
         let outcome = answered(returned, false, None, &record, &StudySpec::new("digits", objectives));
         assert_eq!(outcome, failed("returned -inf for the objective 'size'"));
-        // A trial that is told to stop may divide by the epochs that it did not train.
+        // A trial that must stop may divide by the number of epochs that it did not train.
         assert_eq!(
             answered(Answer::Returned(vec![Some(f64::NAN)]), true, None, &record, &spec()),
             Outcome::Interrupted

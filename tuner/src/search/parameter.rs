@@ -1,4 +1,4 @@
-//! The value of a parameter that a trial asks for, and what is wrong with a question.
+//! The answers to a trial's requests for parameters: a parameter's value, or what is wrong with the request.
 
 use super::answer::refused;
 use super::{Search, SearchError};
@@ -7,8 +7,8 @@ use ferrotune_space::wire::Reply;
 use ferrotune_space::{Distribution, Parameter, Value};
 
 impl Search {
-    /// Answers with the value of a parameter, which is recorded the first time, or with why it cannot have one. `place`
-    /// is where in the objective's source the question stands.
+    /// Answers with the value of a parameter, which is recorded the first time, or with the reason why there is none.
+    /// `place` is the position of the request in the objective's source.
     pub(super) fn suggest(
         &mut self,
         number: u64,
@@ -22,7 +22,8 @@ impl Search {
             return Ok(refused(placed(reason)));
         }
         if let Some((other, reason)) = self.other_kind(number, name, distribution) {
-            // Trials of this search disagree, so it depends on the trial; one of an earlier search disagrees with all.
+            // If trials of this search disagree, the parameter depends on the trial. If a trial of an earlier search
+            // disagrees, all trials of this search do.
             return match other < self.earlier_trials {
                 true => Err(SearchError::Parameter { reason: placed(reason) }),
                 false => Ok(refused(placed(reason))),
@@ -56,8 +57,8 @@ impl Search {
         Ok(Reply::Value { value })
     }
 
-    /// The values that a trial was enqueued with. Those of the other study's best trial may be out of a range that has
-    /// changed; the oracle chooses then.
+    /// The values that a trial was enqueued with. Values of the other study's best trial may be outside a range that has
+    /// changed; the oracle then chooses instead.
     fn preset(&self, number: u64, name: &str, distribution: &Distribution) -> &Values {
         static NONE: Values = Values::new();
         let preset = &self.record(number).preset;
@@ -66,7 +67,7 @@ impl Search {
         if is_of_source && !fits { &NONE } else { preset }
     }
 
-    /// What is wrong with a question: by itself, or beside those of its trial.
+    /// The objection to a request for a parameter: by itself, or together with the other requests of its trial.
     fn objection(
         &self,
         number: u64,
@@ -87,8 +88,8 @@ impl Search {
         })
     }
 
-    /// The last trial in which a parameter has another kind, and what is wrong about that. Bounds may change from trial to trial: a
-    /// search that is taken up again may look further than it did.
+    /// The last trial in which a parameter has another kind, and a text about that. Bounds may change from trial to trial:
+    /// a search that is continued may search a larger range.
     fn other_kind(&self, number: u64, name: &str, distribution: &Distribution) -> Option<(u64, String)> {
         if self.record(number).parameters.contains_key(name) {
             return None;
@@ -104,7 +105,7 @@ impl Search {
         })
     }
 
-    /// Where the objective's source asks for a parameter, to follow a message.
+    /// The position in the objective's source at which it asks for a parameter, as a suffix of a message.
     fn place(&self, name: &str) -> String {
         self.journal.place_of(name).map_or_else(String::new, |place| format!(" at {place}"))
     }

@@ -1,8 +1,8 @@
-//! Seeds of trials and their executions, all from the study's seed.
+//! The seeds of trials and their executions, all derived from the study's seed.
 
 use ferrotune_space::seed::derived;
 
-/// A seed of an execution's own; that of the first is the trial's.
+/// The seed of an execution; the first execution has the trial's seed.
 pub(super) fn execution_seed(study_seed: u64, number: u64, execution: u64) -> u64 {
     let seed = derived(study_seed, number);
     execution.checked_sub(1).map_or(seed, |later| derived(seed, later))

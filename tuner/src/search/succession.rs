@@ -1,5 +1,6 @@
-//! What becomes of trials whose search is dead or has left them to others, where several searches have one study: each goes
-//! on here, from its checkpoint where that can be read from this host, or has failed, as `--retries` says.
+//! The succession of trials when several searches share a study: this search takes over the trials of a search that is dead or
+//! has released its trials. A trial continues from its checkpoint, if this host can read that checkpoint, or else from its
+//! beginning. A trial of a dead search has failed if `--retries` allows no further retry.
 
 use super::inheritance::adopt;
 use super::{Search, SearchError};
@@ -9,7 +10,7 @@ use ferrotune_journal::{Dead, End, Usage};
 use ferrotune_space::checkpoint::checkpoint_generation;
 
 impl Search {
-    /// Takes over the trials of searches that give no sign of life any more.
+    /// Takes over the trials of searches whose heartbeats have stopped.
     pub(super) fn succeed_the_dead(&mut self) -> Result<(), SearchError> {
         for dead in self.journal.dead()? {
             if self.journal.take_over(&dead)? {
@@ -37,14 +38,14 @@ impl Search {
         let is_paused = record.paused_at.is_some();
         let usage = Usage { retried, paused_at: record.paused_at, ..Usage::of(record) };
         self.journal.trial_paused(number, usage)?;
-        // The oracle decides about one that waits for more epochs.
+        // The oracle decides about a trial that waits for more epochs.
         if !is_paused && !self.queue.contains(&number) {
             self.queue.push_back(number);
         }
         Ok(())
     }
 
-    /// Gives a trial the checkpoints that it had under its last search, if they are on this host; says whether they are.
+    /// Gives a trial the checkpoints that it had under its last search, if they are on this host. Returns whether they are.
     fn adopt_checkpoint(&self, dead: &Dead) -> Result<bool, SearchError> {
         let Some((study, file)) = &dead.checkpoint else { return Ok(false) };
         let source = study_folder::of_trial(study, dead.number);

@@ -10,10 +10,10 @@ use ferrotune_space::spec::StudySpec;
 use ferrotune_space::warm_start::{SourceTrial, WarmStart, folder_of};
 use std::collections::BTreeMap;
 
-/// The search with what it takes from the study that its `from` names.
+/// The spec of the search, with the trials that it takes from the study named by `from`.
 ///
-/// A study that has begun with the same one before keeps what it took then. Fails if the other study cannot be read, has
-/// other objectives, or has no trial that the search can learn from.
+/// A study that has begun with the same other study before keeps the trials that it took then. Fails if the other study
+/// cannot be read, has other objectives, or has no trial that the search can learn from.
 pub(crate) fn warmed(asked: &StudySpec) -> Result<StudySpec, SearchError> {
     let Some(study) = &asked.from else { return Ok(asked.clone()) };
     let warm_start = match earlier(asked, study)? {
@@ -23,7 +23,7 @@ pub(crate) fn warmed(asked: &StudySpec) -> Result<StudySpec, SearchError> {
     Ok(StudySpec { warm_start: Some(warm_start), ..asked.clone() })
 }
 
-/// What the study itself took from the other one before.
+/// The trials that the study itself took from the other study before.
 fn earlier(asked: &StudySpec, study: &str) -> Result<Option<WarmStart>, SearchError> {
     let folder = asked.directory.join(&asked.project);
     if asked.overwrite || !study_folder::is_study(&folder) {
@@ -31,7 +31,7 @@ fn earlier(asked: &StudySpec, study: &str) -> Result<Option<WarmStart>, SearchEr
     }
     match Journal::read(&folder) {
         Ok(known) => Ok(known.spec.warm_start.filter(|earlier| earlier.study == study)),
-        // A journal without a search, such as one of Optuna's alone.
+        // The journal has no search, for example because only Optuna has written it.
         Err(JournalError::Missing { .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }

@@ -1,4 +1,4 @@
-//! What the supervisor does about a worker's requests, beside the search's answer: it informs the mirror and the
+//! The supervisor's own part in a worker's requests, in addition to the search's answer: it informs the mirror and the
 //! watcher, and ends a trial that cannot fit into memory.
 
 use super::resident::parting;
@@ -12,15 +12,15 @@ use ferrotune_space::wire::{Reply, Request};
 use std::time::Instant;
 
 impl Supervisor<'_> {
-    /// Answers what the worker has asked.
+    /// Answers the requests that the worker has sent.
     pub(super) fn hear(&mut self, session: &mut Session) -> Result<(), SupervisorError> {
         while let Some(request) = session.worker.next_request() {
             let reply = match (request, &session.killed) {
                 (Err(reason), _) => Reply::Refused { reason },
                 (Ok(request), None) => self.answer(session, &request)?,
-                // A trial that stops for the search goes on from its last checkpoint another time.
+                // A trial that stops with the search continues later from its last checkpoint.
                 (Ok(request @ Request::Checkpoint { .. }), Some(Kill::Stop)) => self.answer(session, &request)?,
-                // What comes after the kill is not the objective's own decision.
+                // A request after the kill is not the objective's own decision.
                 (Ok(request), Some(_)) => parting(&request),
             };
             session.worker.reply(&reply)?;
@@ -47,7 +47,7 @@ impl Supervisor<'_> {
                 session.device = Some(device.clone());
             }
             (Request::Report { step, metrics }, Reply::Verdict { .. }) => {
-                // A program has callbacks for it; a notebook shows the last steps alone, and may be slow to listen.
+                // Only a program has callbacks for reports. A notebook shows only the last steps, and may read slowly.
                 if matches!(self.workers.program, Program::Itself) {
                     self.watcher.send(&Event::Reported { trial, step: *step, metrics: metrics.clone() });
                 }
@@ -65,7 +65,7 @@ impl Supervisor<'_> {
         Ok(reply)
     }
 
-    /// Ends a trial before it trains, where trials like it ran out of memory; says why.
+    /// Ends a trial before it trains, if similar trials ran out of memory. Returns the reason.
     fn refuse_what_cannot_fit(&mut self, session: &mut Session) -> Result<Option<String>, SupervisorError> {
         let (number, budget_bytes) = (session.trial.number, self.budget.trial_bytes);
         let record = self.search.record(number);

@@ -1,15 +1,15 @@
-//! Standard output that never makes its writer wait: a watcher that does not read must not hold up the watch on a
-//! trial's memory.
+//! A writer to standard output that never blocks: a watcher that does not read must not delay the checks of a trial's
+//! memory.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 
-/// A watcher that is behind by more than this has stopped reading.
+/// The number of unread bytes above which a watcher counts as gone.
 const LONGEST_BACKLOG_BYTES: usize = 16 << 20;
 
-/// A pipe's writing end, with what it would not take yet. The rest is written when this is dropped, however long
-/// that takes.
+/// The writing end of a pipe, with a buffer for bytes that the pipe does not accept yet. Dropping this value writes the
+/// rest, however long that takes.
 #[derive(Debug)]
 pub(super) struct Backlog<W: Write + AsFd> {
     pipe: W,
@@ -23,7 +23,7 @@ impl<W: Write + AsFd> Backlog<W> {
         Ok(Backlog { pipe, waiting })
     }
 
-    /// Writes what the pipe takes now.
+    /// Writes as many buffered bytes as the pipe accepts now.
     fn pass_on(&mut self) -> io::Result<()> {
         while !self.waiting.is_empty() {
             match self.pipe.write(self.waiting.as_slices().0) {

@@ -1,4 +1,4 @@
-//! Keeps the checkpoints of the best trials, and removes those that nobody will ask for.
+//! Keeps the checkpoints of the best trials, and removes checkpoints that nobody will read.
 
 use super::{Supervisor, SupervisorError};
 use ferrotune_journal::study_folder::{self, file_error, remove_checkpoints};
@@ -21,7 +21,7 @@ impl Supervisor<'_> {
     }
 }
 
-/// The trials whose checkpoints are of no use: they have ended, and are not among the best that are kept.
+/// The numbers of trials whose checkpoints can be removed: these trials have ended, and are not among the best trials.
 fn losers(trials: &[TrialRecord], spec: &StudySpec) -> Vec<u64> {
     let ended = trials.iter().filter(|trial| trial.ending.is_some() && trial.checkpoint.is_some());
     let ended: Vec<u64> = ended.map(|trial| trial.number).collect();

@@ -1,6 +1,6 @@
-//! The code that a search runs: the objective's library and those that it is linked with. Read once, into sealed memory
-//! files, from which the workers load it: the bytes that were hashed are those that run, whatever becomes of the study's
-//! folder meanwhile. Decides nothing about trust.
+//! The code that a search runs: the objective's library and the libraries that it is linked with. Each library is read
+//! once, into a sealed memory file, from which the workers load it. So the bytes that were hashed are the bytes that run,
+//! even if the study's folder changes later. Decides nothing about trust.
 
 use super::SupervisorError;
 use super::files::read_error;
@@ -17,28 +17,28 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// More than any objective and prelude have; what is larger is not read into memory.
+/// The size limit of a library, in bytes. No objective or prelude is that large; a larger file is not read into memory.
 const LARGEST_BYTES: u64 = 2 << 30;
 
-/// How much is read at once.
+/// The number of bytes in one read.
 pub(super) const CHUNK_BYTES: usize = 1 << 18;
 
 /// The libraries of a search, in memory.
 #[derive(Debug)]
 pub struct Code {
     pub(super) objective: Library,
-    /// What the objective is linked with, in the order in which it can be loaded.
+    /// The libraries that the objective is linked with, in the order in which they can be loaded.
     pub(super) linked: Vec<Library>,
-    /// What tells this code from any other: the entry point, names and hashes of the libraries, and of a plugin that is a file.
+    /// The identity of this code: the entry point, the names and hashes of the libraries, and those of a plugin file.
     pub(super) facts: String,
-    /// Of each library's bytes, the objective's first, and how many they are.
+    /// The hash and the length in bytes of each library, the objective's first.
     hashes: Vec<(String, u64)>,
-    /// The plugin, if the study names one by its file.
+    /// The plugin, if the study names a plugin file.
     pub(super) plugin: Option<Box<Plugin>>,
 }
 
 impl Code {
-    /// Reads what `spec` names, for the study in this folder.
+    /// Reads the code that `spec` names, for the study in this folder.
     pub(super) fn read(spec: &StudySpec, study: &Path) -> Result<Code, SupervisorError> {
         let (objective, hashed) = sealed(&spec.library, OsStr::new("objective.so")).map_err(read_error(
             "read the objective",
@@ -47,7 +47,8 @@ impl Code {
         ))?;
         let mut facts = format!("ferrotune code 1\nentry {:?}\nobjective {}\n", spec.symbol, hashed.0);
         let mut sources: Vec<&Path> = spec.supervision.libraries.iter().map(AsRef::as_ref).collect();
-        // The prelude needs Rust's standard library, which must be there before it: otherwise the system looks for one.
+        // The prelude needs Rust's standard library, which must be loaded first. Otherwise the dynamic linker searches the
+        // system for one.
         sources.sort_by_key(|source| (!is_standard(source), source.file_name()));
         let (mut linked, mut hashes) = (Vec::new(), vec![hashed]);
         for source in sources {
@@ -57,7 +58,8 @@ impl Code {
             linked.push(library);
             hashes.push(hashed);
         }
-        // A plugin of the user's environment (`tpu`, `xla:cpu`) is not the study's choice; a file that the study names is.
+        // A plugin of the user's environment (`tpu`, `xla:cpu`) is not the study's choice; a plugin file that the study
+        // names is.
         let file = spec.device.strip_prefix("xla:").filter(|plugin| *plugin != "cpu").map(Path::new);
         let read =
             |file| Plugin::read(&spec.device, file).map(Box::new).map_err(read_error("read the plugin", file, study));
@@ -68,7 +70,7 @@ impl Code {
         Ok(Code { objective, linked, facts, hashes, plugin })
     }
 
-    /// Each library's path in a study's folder, its bytes, their hash, and how many they are.
+    /// Each library's path in a study's folder, its bytes, their hash, and their number.
     pub(super) fn files(&self) -> impl Iterator<Item = (PathBuf, &File, &str, u64)> {
         let linked = self.linked.iter().map(|library| (Path::new(LIBRARIES).join(&library.name), &library.file));
         let files = [(PathBuf::from(LIBRARY), &self.objective.file)].into_iter().chain(linked);
@@ -80,7 +82,8 @@ fn is_standard(library: &Path) -> bool {
     library.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"libstd-"))
 }
 
-/// A file's bytes in memory, where nobody can change them, their hash, and how many they are.
+/// Copies a file into a sealed memory file, which nobody can change. Returns it with the hash of its bytes and their
+/// number.
 pub(super) fn sealed(source: &Path, name: &OsStr) -> io::Result<(Library, (String, u64))> {
     let mut to = memory_file::create(name)?;
     let hashed = read(&File::open(source)?, LARGEST_BYTES, |chunk| to.write_all(chunk))?;
@@ -88,8 +91,8 @@ pub(super) fn sealed(source: &Path, name: &OsStr) -> io::Result<(Library, (Strin
     Ok((Library { name: name.to_owned(), file: to }, hashed))
 }
 
-/// Reads a file of at most so many bytes piece by piece, from its beginning; returns the hash of its bytes, and how many
-/// they are.
+/// Reads a file of at most `most_bytes` bytes in chunks, from its beginning. Returns the hash of its bytes and their
+/// number.
 pub(super) fn read(
     from: &File,
     most_bytes: u64,

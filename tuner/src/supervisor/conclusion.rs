@@ -1,4 +1,4 @@
-//! What is recorded when a worker has left, and when that ends the search.
+//! Records the outcome of a worker that has exited, and decides whether that outcome ends the search.
 
 use super::session::{Ended, Kill, Session};
 use super::{Supervisor, SupervisorError};
@@ -10,7 +10,7 @@ use ferrotune_space::record::Ending;
 use std::time::Instant;
 
 impl Supervisor<'_> {
-    /// Records what came of a worker, while the workers of `sessions` run on.
+    /// Records the outcome of a worker, while the workers of `sessions` keep running.
     pub(super) fn conclude(&mut self, ended: Ended, sessions: &[Session]) -> Result<(), SupervisorError> {
         let (number, retries) = (ended.trial.number, self.search.spec.supervision.retries);
         let record = self.search.record(number);
@@ -36,7 +36,7 @@ impl Supervisor<'_> {
                 let end = End { values: values.clone(), ..End::without_value(ending.clone(), record) };
                 self.search.journal.trial_ended(number, usage, end)?;
             }
-            // The rest is in the journal since the objective's result; what its worker has used is not.
+            // The journal has had the outcome since the objective's result, but not the resources that the worker used.
             Outcome::Paused { .. } | Outcome::Executed | Outcome::Ended { .. } => {
                 self.search.journal.trial_paused(number, usage)?;
             }
@@ -58,7 +58,7 @@ impl Supervisor<'_> {
         Ok(self.search.judge(&ended.trial, &ended.outcome)?)
     }
 
-    /// Tells the watcher, and the mirror, what came of a trial.
+    /// Sends a trial's outcome to the watcher and the mirror.
     fn announce(&mut self, number: u64, outcome: &Outcome) {
         let record = self.search.record(number);
         match outcome {
@@ -75,20 +75,21 @@ impl Supervisor<'_> {
             Outcome::Ended { .. } => self.announce_end(number),
             Outcome::Interrupted | Outcome::Postponed(_) => {
                 let mut record = record.without_reports();
-                // The journal leaves the trial open, so that it goes on next time; the watcher sees a cancelled trial.
+                // The journal leaves the trial open, so that it continues in the next search; the watcher receives a
+                // cancelled trial.
                 record.ending = Some(Ending::Cancelled);
                 self.watcher.send(&Event::TrialEnded { record });
             }
         }
     }
 
-    /// Tells the watcher of a trial whose end is in the journal.
+    /// Sends the end of a trial, which the journal already has, to the watcher.
     pub(super) fn announce_end(&mut self, number: u64) {
         let record = self.search.record(number).without_reports();
         self.watcher.send(&Event::TrialEnded { record });
     }
 
-    /// Lets a trial go on at once, in another worker, after this end of its last one.
+    /// Continues a trial at once in another worker, after its last worker ended with `ending`.
     fn try_again(&mut self, number: u64, mut usage: Usage, ending: Ending) -> Result<(), SupervisorError> {
         usage.retried.push(ending);
         self.search.journal.trial_paused(number, Usage { paused_at: None, ..usage })?;
@@ -96,7 +97,7 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// Has the mirror take the journal as it is now.
+    /// Makes the mirror copy the journal in its present state.
     pub(super) fn mirror_journal(&self) {
         if let Some(mirror) = &self.mirror {
             mirror.journal();
@@ -104,8 +105,8 @@ impl Supervisor<'_> {
     }
 }
 
-/// The meaning of the end of a worker whose objective gave no result: why the supervisor killed it comes before how its
-/// process ended. `held_bytes` is the most that it held.
+/// The outcome of a worker whose objective gave no result. The supervisor's reason to kill the worker takes precedence over
+/// the exit of its process. `held_bytes` is the largest amount of memory that the worker held.
 pub(super) fn without_result(killed: Option<&Kill>, exit: Exit, held_bytes: u64, budget_bytes: u64) -> Outcome {
     let ending = match (killed, exit) {
         (Some(Kill::Stop | Kill::Shortage { .. }), _) => return Outcome::Interrupted,

@@ -1,5 +1,5 @@
-//! A search whose trials run on other hosts: an engine starts workers, which work on the study by themselves with what is
-//! published for them. This follows them, has the engine stop them, and runs no trial.
+//! A search whose trials run on other hosts: an engine starts workers, which run the study's trials from its publication.
+//! This module follows the workers and has the engine stop them. It runs no trial.
 
 use super::token::Token;
 use super::{Supervisor, SupervisorError};
@@ -10,67 +10,68 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How often the engine and the study are asked.
+/// The interval at which the supervisor asks the engine and reads the study.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How often this looks for signals.
+/// The interval at which the supervisor checks for signals.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Starts workers of a study on other hosts: `ferrotune worker`, or what does the same. Its errors are one line each.
+/// An engine that starts workers of a study on other hosts: `ferrotune worker`, or an equivalent. Its errors are one line
+/// each.
 pub trait Engine {
-    /// Starts them. Their files and logs are in `folder`, and `token` signs what they run.
+    /// Starts the workers. Their files and logs are in `folder`, and `token` signs the code that they run.
     ///
     /// # Errors
-    /// Where the engine cannot; then it has started none.
+    /// If the engine cannot start the workers; then none has started.
     fn start(&mut self, folder: &Path, token: &Token) -> Result<(), String>;
 
-    /// What they do now.
+    /// Returns the present state of the workers.
     ///
     /// # Errors
     /// Where the engine does not answer.
     fn look(&mut self) -> Result<Crew, String>;
 
-    /// Stops these workers; they leave their trials to others.
+    /// Stops some of the workers. Other workers can continue their trials.
     ///
     /// # Errors
-    /// Where the engine does not do it.
+    /// If the engine cannot stop them.
     fn cancel(&mut self, which: Which) -> Result<(), String>;
 }
 
-/// Workers that are to be stopped.
+/// A choice of workers to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// All of them.
+    /// All workers.
     All,
-    /// Those that the engine has not started.
+    /// Workers that the engine has not started yet.
     Waiting,
 }
 
-/// What the workers of an engine do.
+/// The state of an engine's workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Crew {
-    /// For people, in one line.
+    /// A one-line description for people.
     pub text: String,
-    /// Whether all have ended.
+    /// Whether all workers have ended.
     pub have_ended: bool,
-    /// Why, where all have ended and none of them well.
+    /// The reason of the failure, if all workers have ended and none succeeded.
     pub failure: Option<String>,
 }
 
-/// What is known of the workers' trials.
+/// The supervisor's knowledge of the workers' trials.
 #[derive(Debug, Default)]
 pub(super) struct Elsewhere {
     pub(super) text: String,
-    /// When each running trial was first seen.
+    /// The time at which each running trial was first seen.
     pub(super) seen: BTreeMap<u64, Instant>,
 }
 
 impl Supervisor<'_> {
-    /// Starts the workers and follows them to their ends. Where this fails, they are stopped.
+    /// Starts the workers and follows them until they end. Stops them if this fails.
     pub(super) fn follow(&mut self, engine: &mut dyn Engine) -> Result<Finish, SupervisorError> {
         if self.hear_of_trials()? {
             return Ok(Finish::MaxTrials);
         }
-        // Those of an earlier search from this folder would wait for this one.
+        // A trial of an earlier search from this folder would have to wait for this search, so it is released.
         self.search.journal.leave_trials()?;
         let folder = self.search.folder.join(WORKERS);
         folder::create_and_sync(&folder).map_err(file_error("make", &folder))?;
@@ -101,7 +102,7 @@ impl Supervisor<'_> {
                 engine.cancel(which).map_err(failed)?;
                 cancelled = to_cancel;
             }
-            // An engine that does not answer now may answer later, and the workers run on.
+            // An engine that does not answer now may answer later, and the workers keep running.
             let crew = engine.look().unwrap_or_else(|text| Crew { text, ..Crew::default() });
             self.elsewhere.get_or_insert_default().text.clone_from(&crew.text);
             self.send_progress(&[]);
@@ -121,7 +122,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Takes in what the workers have written; says whether the study has all its trials.
+    /// Reads what the workers have written into the journal. Returns whether the study has all its trials.
     fn hear_of_trials(&mut self) -> Result<bool, SupervisorError> {
         self.search.journal.read_on()?;
         let known = std::mem::take(&mut self.elsewhere.get_or_insert_default().seen);
@@ -138,7 +139,7 @@ impl Supervisor<'_> {
         Ok(self.search.journal.ended() >= self.search.spec.max_trials)
     }
 
-    /// Waits so long, or until a signal or the search's time stops it.
+    /// Waits for `time`, or until a signal or the search's time limit stops the search.
     fn wait(&mut self, time: Duration) -> Result<(), SupervisorError> {
         let (end, was_stopping) = (Instant::now() + time, self.phase.is_stopping());
         while Instant::now() < end && self.phase.is_stopping() == was_stopping && !self.phase.is_urgent() {
@@ -148,7 +149,7 @@ impl Supervisor<'_> {
         Ok(())
     }
 
-    /// The trials that the workers run.
+    /// The trials that the workers are running.
     pub(super) fn running_elsewhere(&self, elsewhere: &Elsewhere) -> Vec<Running> {
         elsewhere.seen.keys().map(|number| self.running_trial(*number, None)).collect()
     }

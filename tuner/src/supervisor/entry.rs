@@ -1,4 +1,4 @@
-//! The entry points of processes that are supervisors. They say on the search's events why it has failed.
+//! The entry points of supervisor processes. They send the reason why a search has failed as an event.
 
 use super::backlog::Backlog;
 use super::elsewhere::Engine;
@@ -13,10 +13,12 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The engine that runs the workers of a search, where it is to run on one; or one line that says why there is none.
+/// A function that returns the engine for the workers of a search, if the search uses one; or a line that says why there is
+/// none.
 pub type FindEngine = dyn Fn(&StudySpec) -> Result<Option<Box<dyn Engine>>, String>;
 
-/// The hidden subcommand `supervise SPEC.json`: runs the search with [`Event`]s on standard output, as far as `trust` goes.
+/// Runs the hidden subcommand `supervise SPEC.json`: the search, with [`Event`]s on standard output and the limits of
+/// `trust`.
 pub fn main(
     spec_path: &Path,
     trust: &Trust,
@@ -24,7 +26,7 @@ pub fn main(
     objects: &dyn Objects,
     listener: &mut dyn FnMut(&Event),
 ) -> ExitCode {
-    // Past Rust's own buffer, which does not know what to do with half a line that was not taken.
+    // Writes bypass Rust's own buffer, which cannot handle a line that was written only in part.
     let stdout = io::stdout().as_fd().try_clone_to_owned().map(File::from);
     let mut events = match stdout.and_then(Backlog::new) {
         Ok(events) => events,
@@ -44,8 +46,8 @@ pub fn main(
     told(searched, &mut events, listener)
 }
 
-/// The same in a program that has the objective in it: the search `spec_path` with [`Event`]s to `watcher`, and the
-/// program itself as its trials' worker.
+/// Runs a supervisor in a program that contains the objective: it runs the search of `spec_path`, sends [`Event`]s to
+/// `watcher`, and uses the program itself as its trials' worker.
 pub fn main_of_program(spec_path: &Path, watcher: OwnedFd) -> ExitCode {
     match Backlog::new(File::from(watcher)) {
         Ok(mut events) => {
@@ -60,7 +62,7 @@ pub fn main_of_program(spec_path: &Path, watcher: OwnedFd) -> ExitCode {
     }
 }
 
-/// Tells the watcher why a search has failed.
+/// Sends the reason why a search has failed to the watcher, and returns the exit code.
 fn told(
     searched: Result<Finish, SupervisorError>,
     events: &mut dyn Write,

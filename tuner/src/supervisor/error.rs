@@ -1,4 +1,4 @@
-//! What keeps a search with processes from beginning or going on. A failed trial is not an error: it has an ending.
+//! Errors that keep a search with processes from beginning or continuing. A failed trial is not an error: it has an ending.
 
 use super::publication::PublicationError;
 use crate::process::ProcessError;
@@ -10,13 +10,13 @@ use ferrotune_machine::format::bytes;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a search with processes cannot begin or go on.
+/// The reason why a search with processes cannot begin or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum SupervisorError {
-    /// The description of the search cannot be read.
+    /// The file that describes the search cannot be read.
     #[error("cannot read the search {path}: {source}")]
     Spec {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The system's or the parser's reason.
         source: io::Error,
@@ -24,34 +24,34 @@ pub enum SupervisorError {
     /// A file of the study could not be written or read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// What workers on other hosts run cannot be published, or not be run here.
+    /// The code for workers on other hosts cannot be published, or cannot be run on this host.
     #[error(transparent)]
     Publication(#[from] PublicationError),
-    /// The mirror and the folder of the studies are one, or one is in the other.
+    /// The mirror and the folder of the studies are the same folder, or one contains the other.
     #[error(
         "the mirror {} and the study's folder {} are one folder, or one lies in the other; choose a --mirror elsewhere",
         mirror.display(),
         directory.display()
     )]
     MirrorOverlaps {
-        /// The mirror, as it was given.
+        /// The path of the mirror, as the user gave it.
         mirror: PathBuf,
-        /// The folder that it overlaps.
+        /// The folder that the mirror overlaps.
         directory: PathBuf,
     },
-    /// The disk of the mirror is not there.
+    /// The disk of the mirror is not mounted.
     #[error(
         "the mirror {} is not made, since there is no folder {}; mount its disk, or make that folder",
         mirror.display(),
         parent.display()
     )]
     NoDisk {
-        /// The mirror, as it was given.
+        /// The path of the mirror, as the user gave it.
         mirror: PathBuf,
-        /// The folder that is missing.
+        /// The missing folder.
         parent: PathBuf,
     },
-    /// A mirror that is to be cleared holds something that is not the mirror's.
+    /// A mirror that has to be cleared contains something that is not part of a mirror.
     #[error(
         "the mirror {} holds {}, which is no part of a mirror, so --overwrite leaves it alone; move that away, or choose another --mirror or --project",
         mirror.display(),
@@ -60,10 +60,10 @@ pub enum SupervisorError {
     NotAMirror {
         /// The mirror of the study.
         mirror: PathBuf,
-        /// What else is in it.
+        /// The path of the foreign file or folder.
         found: PathBuf,
     },
-    /// The mirror holds another study than this one.
+    /// The mirror belongs to another study.
     #[error(
         "{} is the mirror of another study of that name; choose another --mirror or --project, or remove that folder yourself",
         mirror.display()
@@ -72,7 +72,7 @@ pub enum SupervisorError {
         /// The mirror of the study.
         mirror: PathBuf,
     },
-    /// The folder into which a study is to be brought back from its mirror holds something else.
+    /// The folder into which a study should be restored from its mirror contains something else.
     #[error(
         "{} holds {}, but no study, so the study in the mirror {} is not brought back into it; move that away, or choose another --directory or --project",
         study.display(),
@@ -80,9 +80,9 @@ pub enum SupervisorError {
         mirror.display()
     )]
     NoStudy {
-        /// The folder.
+        /// The folder of the study.
         study: PathBuf,
-        /// What is in it.
+        /// The path of the foreign content.
         found: PathBuf,
         /// The mirror of the study.
         mirror: PathBuf,
@@ -114,7 +114,7 @@ pub enum SupervisorError {
         /// The study's folder.
         study: PathBuf,
     },
-    /// Something in the study's folder leads out of it.
+    /// The study's folder contains a symbolic link or a special file, or cannot be read.
     #[error(transparent)]
     Folder(#[from] FolderError),
     /// The study comes from another user, or from a machine or a version that did not record what it compiled.
@@ -126,7 +126,7 @@ pub enum SupervisorError {
         /// The study's folder.
         study: PathBuf,
     },
-    /// The same of the folder to which it is copied.
+    /// The study names a mirror folder that this user has never chosen or trusted.
     #[error(
         "the study {} wants to be copied to {}, which this user has never given to --mirror; give --mirror, or go on with --trust",
         study.display(),
@@ -135,7 +135,7 @@ pub enum SupervisorError {
     UnknownMirror {
         /// The study's folder.
         study: PathBuf,
-        /// Where it wants to be copied.
+        /// The mirror folder that the study names.
         mirror: PathBuf,
     },
     /// The journal names a library by a path rather than by a file name.
@@ -149,7 +149,7 @@ pub enum SupervisorError {
     /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The search itself cannot begin or go on.
+    /// The search itself cannot begin or continue.
     #[error(transparent)]
     Search(#[from] SearchError),
     /// A worker cannot be started or watched.
@@ -158,7 +158,7 @@ pub enum SupervisorError {
     /// An engine cannot run the workers, or all of them have failed.
     #[error("{reason}")]
     Engine {
-        /// Why.
+        /// The reason, in one line.
         reason: String,
     },
     /// Trials cannot run side by side on this device.
@@ -168,7 +168,7 @@ pub enum SupervisorError {
     OneAtATime {
         /// The device's name.
         device: String,
-        /// How many trials were to run at the same time.
+        /// The number of trials that were to run at the same time.
         concurrency: u64,
     },
     /// Another process uses the device.
@@ -178,18 +178,18 @@ pub enum SupervisorError {
     DeviceInUse {
         /// The device's name.
         device: String,
-        /// Which process, and what shows it.
+        /// The process that uses the device, and the evidence for that.
         holder: String,
-        /// How long it was waited for, in seconds.
+        /// The time for which the supervisor waited for the device, in seconds.
         wait_s: u64,
     },
-    /// Something other than the trials takes the machine's memory.
+    /// Processes other than the trials use the machine's memory.
     #[error(
         "the machine has only {} of memory left, which the trials do not hold; free some, then run the search again: it goes on where it is",
         bytes(*.available_bytes)
     )]
     MachineShort {
-        /// What the machine has left, in bytes.
+        /// The memory that the machine has left, in bytes.
         available_bytes: u64,
     },
 }

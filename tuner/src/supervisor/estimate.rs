@@ -1,36 +1,38 @@
-//! Whether a trial is refused because trials like it ran out of memory. Pure. Refuses nothing rather than something
-//! doubtful: a trial that runs out of memory costs some seconds, one that is refused wrongly may have been the best.
+//! Decides whether a trial is refused because similar trials ran out of memory. Pure. In doubt, nothing is refused: a trial
+//! that runs out of memory costs some seconds, but a trial that is wrongly refused may have been the best.
 //!
-//! The trials that fit tell, by a power law, which numbers cost memory and which save it. A trial is refused where several
-//! trials ran out of memory that had no more of the former and no less of the latter, as the law explains, and where none
-//! that had as much has fitted. Nothing is extrapolated: what those trials took is what this one would take at least.
+//! A power law, fitted to the trials that fit into memory, shows which numbers cost memory and which save it. A trial is
+//! refused if several trials ran out of memory although they had no more of the costly numbers and no less of the saving
+//! ones. The law must explain their ends, and no trial that had as much may have fitted. Nothing is extrapolated: the
+//! memory that those trials took is the least that this trial would take.
 
 use ferrotune_space::record::{Ending, TrialRecord};
 use ferrotune_space::{Distribution, Parameter, Value};
 use std::collections::BTreeMap;
 
-/// So many trials that ran out of memory must agree.
+/// The number of trials that ran out of memory and must agree.
 const EVIDENCE: usize = 3;
-/// One trial in this many is never refused, so that a wrong law is contradicted by a trial that fits.
+/// The period of trials that are never refused: a trial that fits then contradicts a wrong law.
 const RUN_ANYWAY: u64 = 4;
-/// More numbers than this are not worth fitting.
+/// The largest number of numeric parameters that a law is fitted to.
 const MOST_NUMBERS: usize = 16;
-/// Trials that fit, beyond two for each number.
+/// The number of fitting trials that a law needs, in addition to two for each number.
 const LEAST_TRIALS: usize = 6;
-/// By how many standard errors one exponent at least must be above zero, and each of them away from it.
+/// The least certainty, in standard errors: one exponent at least must be this far above zero (`CERTAINTY`), and each
+/// exponent this far from zero (`RELEVANCE`).
 const CERTAINTY: f64 = 4.0;
 const RELEVANCE: f64 = 2.0;
-/// A twentieth: no law is taken to be closer than that.
+/// The smallest error that a law is assumed to have: a twentieth.
 const LEAST_ERROR: f64 = 0.05;
-/// Share of the budget that the law must come to for a trial whose end it is said to explain, and for one that is refused:
-/// what is at the edge may fit by chance.
+/// The share of the budget that the law must predict for a trial whose end it explains (`EXPLAINED`), and for a trial that
+/// is refused (`BEYOND`). A trial near the limit may fit by chance.
 const EXPLAINED: f64 = 0.5;
 const BEYOND: f64 = 1.1;
 
 type Parameters = BTreeMap<String, Parameter>;
 
-/// The memory in bytes that a trial would at least take, if it is to be refused: what the trials took that say so. The
-/// record has all its parameters, as far as is known.
+/// The least memory in bytes that the trial `wanted` would take, if it has to be refused: the largest amount that the
+/// trials in evidence took. The record has all parameters that are known so far.
 pub(super) fn refusal(wanted: &TrialRecord, trials: &[TrialRecord], budget_bytes: u64) -> Option<u64> {
     if wanted.number % RUN_ANYWAY == RUN_ANYWAY - 1 {
         return None;
@@ -38,7 +40,7 @@ pub(super) fn refusal(wanted: &TrialRecord, trials: &[TrialRecord], budget_bytes
     let alike =
         |trial: &&TrialRecord| trial.number != wanted.number && trial.parameters.keys().eq(wanted.parameters.keys());
     let starved = |trial: &TrialRecord| match trial.ending {
-        // With a smaller budget, or where the machine was short, it says nothing of this one.
+        // A trial with a smaller budget, or on a machine short of memory, is no evidence about this trial.
         Some(Ending::OutOfMemory { peak_bytes, budget_bytes: budget }) => {
             (budget >= budget_bytes && peak_bytes > budget_bytes).then_some(peak_bytes)
         }
@@ -77,8 +79,8 @@ pub(super) fn refusal(wanted: &TrialRecord, trials: &[TrialRecord], budget_bytes
     evidence.into_iter().map(|(_, bytes)| bytes).max()
 }
 
-/// Whether the evidence bears on a parameter of which it is not known that it costs memory: it has the same choice, and
-/// numbers on both sides, so that neither more nor less of it would have helped.
+/// Whether the evidence covers a parameter that is not in the law: some trial in evidence has the same choice, or there are
+/// trials with smaller and with larger numbers, so that changing the number would not have helped.
 fn is_covered(name: &str, parameter: &Parameter, evidence: &[(&Parameters, u64)]) -> bool {
     let known = || evidence.iter().filter_map(|(parameters, _)| parameters.get(name));
     match number(&parameter.value) {
@@ -107,26 +109,27 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// How memory depends on numbers: on a power of each.
+/// A law of memory: the product of powers of numeric parameters.
 #[derive(Debug)]
 struct Law<'a> {
     terms: Vec<Term<'a>>,
-    /// Mean of the logarithms of the trials' memory in bytes.
+    /// The mean of the logarithms of the trials' memory in bytes.
     mean: f64,
 }
 
-/// One number in the law.
+/// One numeric parameter in the law.
 #[derive(Clone, Debug)]
 struct Term<'a> {
     name: &'a str,
-    /// Whether it can be 0, where a logarithm cannot follow.
+    /// Whether the number can be 0, which has no logarithm.
     has_zero: bool,
     mean: f64,
     exponent: f64,
 }
 
 impl<'a> Law<'a> {
-    /// The law by which these trials took their memory; none where they are too few, or where it grows with nothing.
+    /// Fits the law to the memory of these trials. Returns none if there are too few trials, or if memory grows with no
+    /// number.
     fn of(trials: &[&'a TrialRecord]) -> Option<Law<'a>> {
         let first = trials.first()?;
         let term = |(name, parameter): (&'a String, &'a Parameter)| {
@@ -145,7 +148,7 @@ impl<'a> Law<'a> {
         }
         let logarithms: Vec<f64> = trials.iter().map(|trial| (trial.peak_bytes as f64).ln()).collect();
         let mean = logarithms.iter().sum::<f64>() / logarithms.len() as f64;
-        // What least deserves its place goes, until all that is left seems to matter.
+        // The least relevant term is removed until all remaining terms are relevant.
         while !terms.is_empty() {
             if trials.len() < 2 * terms.len() + LEAST_TRIALS {
                 return None;
@@ -173,8 +176,8 @@ impl<'a> Law<'a> {
         (self.mean + grown.sum::<f64>()).exp()
     }
 
-    /// Whether the first is no larger than the second in any number that costs memory, and no smaller in any that saves
-    /// it.
+    /// Whether `first` is no larger than `second` in each number that costs memory, and no smaller in each number that
+    /// saves memory.
     fn is_no_larger(&self, first: &Parameters, second: &Parameters) -> bool {
         let value = |parameters: &Parameters, name| parameters.get(name).and_then(|known| number(&known.value));
         self.terms.iter().all(|term| {
@@ -189,7 +192,7 @@ impl Term<'_> {
         if self.has_zero { value.ln_1p() } else { value.max(f64::MIN_POSITIVE).ln() }
     }
 
-    /// How far its logarithm is from the mean.
+    /// The distance of the number's logarithm from the mean logarithm.
     fn deviation(&self, parameters: &Parameters) -> f64 {
         let value = parameters.get(self.name).and_then(|known| number(&known.value));
         value.map_or(0.0, |value| self.logarithm(value) - self.mean)
@@ -201,7 +204,7 @@ fn fit(terms: &[Term<'_>], trials: &[&TrialRecord], logarithms: &[f64], mean: f6
     let size = terms.len();
     let rows: Vec<Vec<f64>> =
         trials.iter().map(|trial| terms.iter().map(|term| term.deviation(&trial.parameters)).collect()).collect();
-    // The normal equations, the right-hand side, and the unit matrix, of which the inverse is made.
+    // A row holds the normal equations, the right-hand side, and the unit matrix, which becomes the inverse.
     let mut system = vec![vec![0.0; 2 * size + 1]; size];
     for (row, logarithm) in rows.iter().zip(logarithms) {
         for (line, first) in system.iter_mut().zip(row) {
@@ -225,8 +228,8 @@ fn fit(terms: &[Term<'_>], trials: &[&TrialRecord], logarithms: &[f64], mean: f6
     Some(exponents.iter().enumerate().map(|(index, exponent)| (*exponent, error(index))).collect())
 }
 
-/// Turns the left part of a symmetric system into the unit matrix, by Gaussian elimination with pivots; none where that
-/// is singular.
+/// Turns the left part of a symmetric system into the unit matrix, by Gaussian elimination with pivots. Returns none if
+/// that part is singular.
 fn solve(system: &mut [Vec<f64>]) -> Option<()> {
     for column in 0..system.len() {
         let pivot =

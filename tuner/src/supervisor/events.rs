@@ -1,5 +1,5 @@
-//! Sends events to the watcher of a search: one JSON line each, whose length does not grow with a trial's reports.
-//! A watcher that has left stops the search; it never makes it fail.
+//! Sends the events of a search to its watcher: one JSON line each, whose length does not grow with a trial's reports. A
+//! watcher that has left stops the search, but never makes the search fail.
 
 use super::Supervisor;
 use super::remaining::{self, Course};
@@ -14,13 +14,13 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The least time between two reports of progress while a trial runs.
+/// The shortest time between two progress events while a trial runs.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The least time between two pictures of progress in the status file.
+/// The shortest time between two writes of progress into the status file.
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The status of the last search of the study in `folder`; none if it has not come so far.
+/// The status of the last search of the study in `folder`; none if no search has written a status.
 pub fn last_status(folder: &Path) -> io::Result<Option<Status>> {
     match fs::read(folder.join(STATUS)) {
         Ok(text) => Ok(serde_json::from_slice(&text)?),
@@ -29,11 +29,11 @@ pub fn last_status(folder: &Path) -> io::Result<Option<Status>> {
     }
 }
 
-/// What the study held when the search began.
+/// The trials of the study when the search began.
 pub(super) struct Earlier {
-    /// Trials that had ended.
+    /// The number of trials that had ended.
     done: u64,
-    /// Seconds that its trials had taken.
+    /// The seconds that the study's trials had taken.
     seconds: f64,
 }
 
@@ -48,10 +48,10 @@ impl Earlier {
 pub(super) struct Watcher<'a> {
     events: &'a mut dyn Write,
     listener: &'a mut dyn FnMut(&Event),
-    /// Where the status is written, for those who look later.
+    /// The path of the status file, for programs that read the status later.
     status_path: Option<PathBuf>,
     status: Status,
-    /// When the status was written last.
+    /// The time of the last write of the status.
     noted: Option<Instant>,
     gone: bool,
     last_progress: Option<Instant>,
@@ -63,7 +63,7 @@ impl<'a> Watcher<'a> {
         Watcher { events, listener, status_path, status, noted: None, gone: false, last_progress: None }
     }
 
-    /// The watcher of the study in `folder`, where a file holds the last status as well.
+    /// Adds to this watcher the status file of the study in `folder`.
     pub(super) fn of_study(self, folder: &Path) -> Watcher<'a> {
         Watcher { status_path: Some(folder.join(STATUS)), ..self }
     }
@@ -79,7 +79,7 @@ impl<'a> Watcher<'a> {
         match event {
             Event::Progress(progress) => {
                 self.status.progress = progress.clone();
-                // The next one, or the end, has it.
+                // The next progress event, or the end of the search, writes it.
                 if self.noted.is_some_and(|noted| noted.elapsed() < STATUS_INTERVAL) {
                     return;
                 }
@@ -96,7 +96,7 @@ impl<'a> Watcher<'a> {
         self.noted = Some(Instant::now());
         let partial = path.with_extension("partial");
         let text = serde_json::to_vec(&self.status).map_err(io::Error::from);
-        // Not synced: after a crash the journal has all facts of the study.
+        // The file is not synced: after a crash the journal has all facts of the study.
         let noted = text.and_then(|text| fs::write(&partial, text)).and_then(|()| fs::rename(&partial, path));
         if let Err(error) = noted {
             tracing::warn!(path = %path.display(), %error, "the status of the search cannot be written");
@@ -134,13 +134,13 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Tells what the study holds before this search has done anything.
+    /// Sends the state of the study before this search has done anything.
     pub(super) fn send_standing(&mut self) {
         let progress = self.progress(&[]);
         self.watcher.send(&Event::Progress(progress));
     }
 
-    /// Tells where the search stands.
+    /// Sends the progress of the search.
     pub(super) fn send_progress(&mut self, sessions: &[Session]) {
         let progress = self.progress(sessions);
         self.watcher.send(&Event::Progress(progress));
@@ -189,7 +189,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// What the trial has reported last of the first objective.
+    /// The trial's last reported value of the first objective.
     fn last_value(&self, record: &TrialRecord) -> Option<f64> {
         let metric = &self.search.spec.objective().metric;
         record.metrics.values().rev().find_map(|metrics| metrics.get(metric).copied().flatten())

@@ -1,5 +1,5 @@
-//! The files that a study keeps beside its journal: all that its trials need, so that it goes on after the session that
-//! began it, in another place, or on another machine.
+//! The files that a study keeps beside its journal: all that its trials need. With them the study can continue after the
+//! session that began it, in another folder, or on another machine.
 
 use super::SupervisorError;
 use super::code::CHUNK_BYTES;
@@ -13,8 +13,8 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Seek as _};
 use std::path::{Path, PathBuf};
 
-/// The spec of the study in a folder, to go on with it wherever that folder is now. Fails where there is none, where it
-/// cannot be read, and where something in it leads out of the folder, which may come from anyone.
+/// Reads the spec of the study in a folder, to continue the study wherever that folder is now. Fails if there is no study,
+/// if the spec cannot be read, or if a link in the folder leads out of it: the folder may come from anyone.
 pub fn spec_of(study: &Path) -> Result<StudySpec, SupervisorError> {
     let study = &fs::canonicalize(study).map_err(file_error("find the study", study))?;
     let spec = Journal::read(study)?.spec;
@@ -40,7 +40,7 @@ pub fn spec_of(study: &Path) -> Result<StudySpec, SupervisorError> {
     Ok(StudySpec { storage: Journal::storage_of(study)?, ..spec.without_call() })
 }
 
-/// What a trial of the study in a folder has printed last; empty if nothing is kept.
+/// The last output of a trial of the study in a folder; empty if no output is kept.
 pub fn output_of(study: &Path, number: u64) -> Result<Vec<u8>, SupervisorError> {
     let folder = study_folder::of_trial(study, number);
     refuse_links_of_trial(&folder)?;
@@ -51,23 +51,23 @@ pub fn output_of(study: &Path, number: u64) -> Result<Vec<u8>, SupervisorError> 
     }
 }
 
-/// The data of a study that its workers are given.
+/// The shared data of a study, as an open file that its workers receive.
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) shared: Option<File>,
 }
 
 impl Files {
-    /// Puts what `spec` names into the study's folder, where it is not there already. All of it is copied before any of it
-    /// gets its name. Its code is kept there for another time; workers load it from memory.
+    /// Copies the files that `spec` names into the study's folder, unless they are already there. All files are copied
+    /// before any of them gets its final name. The code is kept there for later searches; workers load it from memory.
     ///
     /// # Errors
-    /// Where a file cannot be read or copied; what the study had before is all there then. And where a copy cannot get its
-    /// name, as on a disk that fails: some of the study's files are the new ones then, and the next start replaces the rest.
+    /// If a file cannot be read or copied, the study keeps all its earlier files. If a copy cannot be renamed, as on a
+    /// failing disk, some of the study's files are the new ones, and the next start replaces the rest.
     pub(super) fn install(spec: &StudySpec, study: &Path) -> Result<Files, SupervisorError> {
         let (shared, libraries) = (study.join(SHARED), study.join(LIBRARIES));
         let mut wanted = Vec::new();
-        // A program that has its objective in it needs no library.
+        // A program that contains its objective needs no library.
         if !spec.library.as_os_str().is_empty() {
             wanted.push((spec.library.as_path(), study.join(LIBRARY), By::Copy));
         }
@@ -87,30 +87,32 @@ impl Files {
     }
 }
 
-/// How a file comes into the study's folder.
+/// The way in which a file gets into the study's folder.
 #[derive(Clone, Copy)]
 enum By {
     Copy,
-    /// A library is never changed where it is, so a second name is as good as a copy and costs nothing.
+    /// A link to the library, or a copy. A library is never changed in place, so a hard link is as good as a copy and costs
+    /// nothing.
     LinkOrCopy,
 }
 
-/// Copies that have not the names yet under which the study has them. Removed when this is dropped before they have.
+/// Copies that do not have their final names in the study yet. They are removed if this value is dropped before they are
+/// renamed.
 #[derive(Default)]
 struct Copies {
-    /// Each with its name now, and the one that it is to have.
+    /// The present path and the final path of each copy.
     partial: Vec<(PathBuf, PathBuf)>,
 }
 
 impl Copies {
-    /// Copies a file to be put at `target`, unless it is there.
+    /// Copies a file that will be renamed to `target`, unless `target` has the same bytes.
     fn add(&mut self, source: &Path, target: &Path, by: By, study: &Path) -> Result<(), SupervisorError> {
         if is_same_file(source, target) {
             return Ok(());
         }
         let name = target.file_name().unwrap_or_default();
         let mut from = File::open(source).map_err(read_error("read", source, study))?;
-        // A study on another disk than the prelude has had a copy since it began.
+        // A study on another disk than the prelude already has its copy.
         if has_same_bytes(&mut from, target).map_err(copy_error(target, study))? {
             return Ok(());
         }
@@ -118,7 +120,7 @@ impl Copies {
         self.partial.push((partial.clone(), target.to_path_buf()));
         let copied = removed(fs::remove_file(&partial)).and_then(|()| match by {
             By::LinkOrCopy if fs::canonicalize(source).and_then(|file| fs::hard_link(file, &partial)).is_ok() => Ok(()),
-            // So, too, where the library is on another file system, or on one without links.
+            // A library is copied, too, if it is on another file system, or on a file system without hard links.
             By::Copy | By::LinkOrCopy => {
                 let mut to = File::create(&partial)?;
                 io::copy(&mut from, &mut to)?;
@@ -128,8 +130,8 @@ impl Copies {
         copied.map_err(copy_error(target, study))
     }
 
-    /// Gives the copies their names, one after the other. A machine that dies meanwhile leaves some files of the earlier
-    /// search and some of this one, each of them whole; the next start replaces the rest.
+    /// Renames the copies to their final names, one after the other. If the machine stops meanwhile, the study has files of
+    /// the earlier search and of this one, each of them whole; the next start replaces the rest.
     fn put_in_place(mut self, study: &Path) -> Result<(), SupervisorError> {
         while let Some((partial, target)) = self.partial.last() {
             let parent = target.parent().unwrap_or(study);
@@ -151,7 +153,7 @@ impl Drop for Copies {
     }
 }
 
-/// Whether `target` is there and holds what `from` does. `from` is at its beginning before and after.
+/// Whether `target` exists and has the same bytes as `from`. `from` is at its beginning before and after the call.
 fn has_same_bytes(from: &mut File, target: &Path) -> io::Result<bool> {
     let to = match File::open(target) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -180,7 +182,8 @@ fn is_equal(mut one: impl BufRead, mut other: impl BufRead) -> io::Result<bool> 
     }
 }
 
-/// Why a file that the study needs cannot be read: one that should be in the study's own folder may be gone.
+/// The error for a file that the study needs and that cannot be read. A file that should be in the study's own folder may
+/// be missing.
 pub(super) fn read_error(
     action: &'static str,
     source: &Path,

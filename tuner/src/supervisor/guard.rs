@@ -1,5 +1,5 @@
-//! What cannot wait for a database that does not answer: requests to stop, the trials' deadlines, and the watch on memory. The
-//! supervisor has one thread, and waits in the journal's calls; they look here again and again.
+//! The checks that cannot wait for a database that does not answer: requests to stop, the trials' deadlines, and memory.
+//! The supervisor has one thread, which waits in the journal's calls; those calls run these checks again and again.
 
 use super::session::Kill;
 use crate::process::{Budget, MOST_TASKS, Reach, Shortage, SignalReader};
@@ -8,21 +8,22 @@ use ferrotune_space::record::Ending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// For how long a database is waited for once the search is to stop, and once it is to stop at once.
+/// The longest wait for a database after the first request to stop, and after a second request.
 const LONGEST_STOP: Duration = Duration::from_secs(60);
 const LONGEST_URGENT_STOP: Duration = Duration::from_secs(10);
-/// The machine's memory is read once in this many looks.
+/// The machine's memory is read in one of this many checks.
 const MACHINE_LOOKS: u64 = 4;
 
-/// What ends a running trial, whoever looks.
+/// The limits of a running trial.
 #[derive(Debug)]
 pub(super) struct Limits {
-    /// When it will have run too long, and what limit that is.
+    /// The time at which the trial will have run too long, and the time limit in seconds.
     pub(super) deadline: Option<(Instant, u64)>,
 }
 
 impl Limits {
-    /// Why a trial that holds so much has to end, if it has to; `machine_bytes` is what a machine that is short of memory has left.
+    /// The reason to end a trial that holds `held`, if there is one; `machine_bytes` is what a machine that is short of
+    /// memory has left.
     pub(super) fn broken(&self, held: Held, budget: &Budget, machine_bytes: Option<u64>) -> Option<Kill> {
         match budget.shortage(held.memory_bytes, machine_bytes) {
             Some(Shortage::OfTrial) => {
@@ -42,19 +43,19 @@ impl Limits {
     }
 }
 
-/// A trial that runs, as far as it cannot wait.
+/// A running trial, with the state that the checks need.
 #[derive(Debug)]
 pub(super) struct Ward {
     pub(super) number: u64,
     pub(super) reach: Reach,
     pub(super) limits: Limits,
-    /// How long its worker may take to leave, if it has a device that must not be left busy.
+    /// The time that its worker may take to exit, if the worker has a device that must not be left busy.
     pub(super) grace: Option<Duration>,
     pub(super) killed: Option<Kill>,
     pub(super) peak_bytes: u64,
-    /// The processes that its worker had when it was killed.
+    /// The child processes that its worker had when the worker was killed.
     pub(super) below: Vec<u32>,
-    /// When a worker that was asked to leave is killed.
+    /// The time at which a worker that was asked to exit is killed.
     kill_at: Option<Instant>,
 }
 
@@ -80,15 +81,15 @@ impl Ward {
     }
 }
 
-/// The trials that run, and the requests to stop.
+/// The running trials, and the requests to stop.
 #[derive(Debug)]
 pub(super) struct Guard {
     signals: SignalReader,
     budget: Budget,
     wards: Vec<Ward>,
-    /// Requests that the supervisor has yet to hear of.
+    /// The number of requests that the supervisor has not received yet.
     untold: usize,
-    /// All requests.
+    /// The number of all requests.
     stops: usize,
     looks: u64,
 }
@@ -113,24 +114,25 @@ impl Guard {
         self.wards.push(ward);
     }
 
-    /// The trial is over.
+    /// Removes a trial that is over, and returns its state.
     pub(super) fn remove(&mut self, number: u64) -> Option<Ward> {
         let index = self.wards.iter().position(|ward| ward.number == number)?;
         Some(self.wards.swap_remove(index))
     }
 
-    /// Why the trial was ended while the supervisor waited, if it was.
+    /// The reason why the trial was ended while the supervisor waited, if it was ended.
     pub(super) fn killed(&self, number: u64) -> Option<Kill> {
         self.wards.iter().find(|ward| ward.number == number)?.killed.clone()
     }
 
-    /// The supervisor has heard of so many requests to stop by itself; gives those that came while it waited.
+    /// Adds the requests to stop that the supervisor received itself. Returns the number of requests that came while it
+    /// waited.
     pub(super) fn hear(&mut self, interrupts: usize) -> usize {
         self.stops += interrupts;
         std::mem::take(&mut self.untold)
     }
 
-    /// Looks at what cannot wait; gives for how long the database is waited for, if that is shorter than usual.
+    /// Runs all checks. Returns the longest wait for the database, if that is shorter than usual.
     pub(super) fn look(&mut self) -> Option<Duration> {
         match self.signals.take() {
             Ok(new) => (self.untold, self.stops) = (self.untold + new, self.stops + new),

@@ -1,7 +1,7 @@
-//! `--mirror FOLDER`: a second copy of the study on a disk that outlives this machine, such as Google Drive. Written by a
-//! thread of its own, for such disks are slow; files get new names and are never changed or renamed there, since they
-//! may be synced while they are written. Removes only what it has made. Like a study's folder a mirror may come from anyone:
-//! no name in it may lead out of it.
+//! `--mirror FOLDER`: a second copy of the study on a disk that outlives this machine, such as Google Drive. A separate
+//! thread writes the mirror, because such disks are slow. Each copy gets a new name and is never changed or renamed,
+//! because the disk may upload a file while it is written. The thread removes only files that it has made. A mirror, like a
+//! study's folder, may come from anyone: no name in it may lead out of it.
 
 mod guard;
 mod restore;
@@ -23,14 +23,14 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::SystemTime;
 
-/// Files of a study that do not change after its start.
+/// The files of a study that do not change after its start.
 const FIXED: [&str; 3] = [LIBRARY, SHARED, LIBRARIES];
-/// In a copy of those files, once it is whole.
+/// The name of a marker file in a copy of those files; it exists once the copy is complete.
 const WHOLE: &str = "whole";
-/// Copies of one thing that are kept: the last may be torn.
+/// The number of copies of one file that are kept: the last copy may be torn.
 const KEPT: usize = 2;
 
-/// What is to be copied, or is of no use any more.
+/// An order to the mirror's thread: a file to copy, or a trial to forget.
 #[derive(Debug, PartialEq, Eq)]
 enum Order {
     Checkpoint { trial: u64, file: String },
@@ -38,18 +38,18 @@ enum Order {
     Forget { trial: u64 },
 }
 
-/// The folder of the study's mirror, if it is to have one. Changes nothing.
+/// The folder of the study's mirror, if the study has one. Changes nothing.
 ///
 /// # Errors
-/// Where the mirror and the studies' folder overlap, where it holds another study, and, for a study that is to be begun
-/// anew, where it holds anything else.
+/// If the mirror and the studies' folder overlap, or the mirror holds another study. For a study that will be overwritten,
+/// also if the mirror holds anything that is not part of a mirror.
 pub(super) fn of(spec: &StudySpec) -> Result<Option<PathBuf>, SupervisorError> {
     let Some(root) = &spec.supervision.mirror else { return Ok(None) };
     guard::check(spec, root)?;
     Ok(Some(root.join(&spec.project)))
 }
 
-/// A study's mirror, kept up by a thread until this is dropped, which waits for what is still to be copied.
+/// A study's mirror, which a thread updates. Dropping this value waits for the copies that are still to be made.
 #[derive(Debug)]
 pub(super) struct Mirror {
     orders: Option<Sender<Order>>,
@@ -57,15 +57,15 @@ pub(super) struct Mirror {
 }
 
 impl Mirror {
-    /// Begins to copy the study in `study` to `mirror`: first all that does not change, then what is ordered.
+    /// Starts to copy the study in `study` to `mirror`: first the files that do not change, then the ordered files.
     pub(super) fn start(study: &Path, mirror: &Path) -> Result<Mirror, SupervisorError> {
         folder::create_and_sync(mirror).map_err(file_error("create the mirror", mirror))?;
         folder::refuse_links(mirror)?;
         let (orders, received) = mpsc::channel();
         let copier = Copier { study: study.to_path_buf(), mirror: mirror.to_path_buf() };
-        // A name after which there is none would keep every copy away.
+        // A copy with the largest possible stamp would leave no name for later copies.
         unique(mirror).map_err(file_error("name a copy in the mirror", mirror))?;
-        // The study may have got its mirror late. What trials write from now on is ordered.
+        // The study may have got its mirror late, so older checkpoints are copied as well. New checkpoints are ordered.
         let earlier = checkpoints_in(study).map_err(file_error("list the checkpoints of", study))?;
         let thread =
             std::thread::Builder::new().name("mirror".to_owned()).spawn(move || copier.run(&earlier, &received));
@@ -102,7 +102,7 @@ impl Drop for Mirror {
     }
 }
 
-/// What the thread works with.
+/// The state of the mirror's thread.
 struct Copier {
     study: PathBuf,
     mirror: PathBuf,
@@ -115,7 +115,7 @@ impl Copier {
         while let Ok(order) = orders.recv() {
             let mut due = vec![order];
             due.extend(orders.try_iter());
-            // Of several journals only the last is worth its time.
+            // Of several orders for the journal, only the last one is carried out.
             let last_journal = due.iter().rposition(|order| *order == Order::Journal);
             for (index, order) in due.iter().enumerate() {
                 match order {
@@ -131,7 +131,7 @@ impl Copier {
         }
     }
 
-    /// A disk that fails for a while must not end the search.
+    /// Logs a failed copy: a disk that fails for a while must not end the search.
     fn log(&self, result: io::Result<()>) {
         if let Err(error) = result {
             tracing::warn!(mirror = %self.mirror.display(), %error, "a copy for the mirror failed");
@@ -144,7 +144,7 @@ impl Copier {
         for name in FIXED {
             copy_all(&self.study.join(name), &fixed.join(name))?;
         }
-        // Whole from here on.
+        // The copy is complete from here on.
         File::create(fixed.join(WHOLE))?.sync_all()?;
         for start in outdated(&self.mirror, guard::is_start)? {
             guard::remove_folder(&start, Place::Start)?;
@@ -152,7 +152,7 @@ impl Copier {
         Ok(())
     }
 
-    /// Copies the journal, and those checkpoints of earlier trials that the mirror does not have.
+    /// Copies the journal, and the checkpoints of earlier trials that the mirror lacks.
     fn copy_earlier(&self, checkpoints: &[(u64, String)]) -> io::Result<()> {
         self.copy_journal()?;
         for (trial, file) in checkpoints {
@@ -179,7 +179,7 @@ impl Copier {
     }
 }
 
-/// The checkpoints of a study, each with its trial.
+/// The checkpoints of a study, each with the number of its trial.
 fn checkpoints_in(study: &Path) -> io::Result<Vec<(u64, String)>> {
     let trials = study.join(TRIALS);
     let mut found = Vec::new();
@@ -194,18 +194,18 @@ fn checkpoints_in(study: &Path) -> io::Result<Vec<(u64, String)>> {
     Ok(found)
 }
 
-/// Whether a folder of the mirror has a whole copy of a checkpoint, or needs none.
+/// Whether a folder of the mirror has a complete copy of a checkpoint, or needs no copy.
 fn is_copied(checkpoint: &Path, copies: &Path) -> io::Result<bool> {
     let beginning = format!("{}.", checkpoint.file_name().unwrap_or_default().to_string_lossy());
     let bytes = match fs::symlink_metadata(checkpoint) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true), // its trial needs it no more
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true), // the trial has removed this checkpoint
         metadata => metadata?.len(),
     };
     let is_whole = |name: &String| fs::symlink_metadata(copies.join(name)).is_ok_and(|copy| copy.len() == bytes);
     Ok(copies.exists() && names(copies, |name| name.starts_with(&beginning))?.iter().any(is_whole))
 }
 
-/// Copies a file, or the files in a folder; what is not there need not be copied, and what leads elsewhere must not be.
+/// Copies a file, or the files in a folder. A source that does not exist is skipped; a symbolic link is refused.
 fn copy_all(source: &Path, target: &Path) -> io::Result<()> {
     folder::refuse_link(source)?;
     let mut from = match File::open(source) {
@@ -225,8 +225,8 @@ fn copy_all(source: &Path, target: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What a new copy in a folder is told apart by: it sorts after that of each earlier copy, also where this machine's clock is
-/// behind that of the machine which made them, and none comes twice.
+/// A unique suffix for a new copy in a folder. It sorts after the suffix of each earlier copy, even if this machine's clock
+/// is behind the clock of the machine that made the earlier copies.
 fn unique(folder: &Path) -> io::Result<String> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
     let copies = names(folder, |name| guard::stamp(name).is_some())?;
@@ -241,7 +241,7 @@ fn unique(folder: &Path) -> io::Result<String> {
     Ok(format!("{stamp:020}-{:08x}", seed::draw() as u32))
 }
 
-/// The names in a folder that are wanted, in order.
+/// The names in a folder that `wanted` accepts, sorted.
 fn names(folder: &Path, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -251,13 +251,13 @@ fn names(folder: &Path, wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>
     Ok(names)
 }
 
-/// All but the last copies.
+/// All copies except the last ones.
 fn outdated(folder: &Path, is_copy: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
     Ok(names(folder, is_copy)?.iter().rev().skip(KEPT).map(|name| folder.join(name)).collect())
 }
 
-/// The copies of a trial's checkpoints that are of no use: not the last copies, and of each checkpoint that the trial still
-/// has, such as that of its best step, not the last one.
+/// The copies of a trial's checkpoints that can be removed. The last copies stay, and so does the last copy of each
+/// checkpoint that the trial still has, such as that of its best step.
 fn outdated_checkpoints(copies: &Path, trial: &Path) -> io::Result<Vec<PathBuf>> {
     let names = names(copies, guard::is_checkpoint_copy)?;
     let mut seen = BTreeSet::new();
@@ -272,10 +272,10 @@ fn outdated_checkpoints(copies: &Path, trial: &Path) -> io::Result<Vec<PathBuf>>
     Ok(outdated)
 }
 
-/// Empties a mirror, of a study that is to be begun anew.
+/// Empties the mirror of a study that will be overwritten.
 ///
 /// # Errors
-/// Where something else is in it, which stays, as does all else then.
+/// If the mirror contains anything else. Then nothing is removed.
 pub(super) fn clear(mirror: &Path) -> Result<(), SupervisorError> {
     if !mirror.exists() {
         return Ok(());

@@ -1,53 +1,53 @@
-//! Where a search is between its first trial and its last, as a pure state machine: it begins trials, or it stops.
+//! The phases of a search from its first trial to its last, as a pure state machine: a search begins trials, or it stops.
 
 use crate::search::SearchError;
 use ferrotune_space::event::Finish;
 use std::time::{Duration, Instant};
 
-/// How long a trial may go on at least after the search begins to stop, to come to its next report.
+/// The shortest time that a trial has to reach its next report after the search begins to stop.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Where a search is.
+/// The phase of a search.
 #[derive(Debug, Default)]
 pub(super) enum Phase {
-    /// Trials begin as others end.
+    /// New trials begin as others end.
     #[default]
     Running,
-    /// No trial begins, and those that run stop at their next report.
+    /// No trial begins, and running trials stop at their next report.
     Stopping(Stop),
 }
 
-/// A search that stops.
+/// The state of a search that is stopping.
 #[derive(Debug)]
 pub(super) struct Stop {
     reason: Reason,
     since: Instant,
-    /// Requests to stop received so far.
+    /// The number of requests to stop received so far.
     interrupts: usize,
-    /// Whether nobody watches the search any more who could stop it at once.
+    /// Whether the watcher, which could stop the search at once, is gone.
     is_abandoned: bool,
 }
 
-/// Why a search stops.
+/// The reason why a search stops.
 #[derive(Debug)]
 pub(super) enum Reason {
-    /// A signal asks for it, or nobody watches the search.
+    /// A signal asks the search to stop, or its watcher is gone.
     Interrupted,
-    /// Its time is over.
+    /// The search's time limit is reached.
     Timeout,
-    /// A trial cannot go on now.
+    /// A trial cannot continue now.
     Obstacle(SearchError),
 }
 
-/// What can end a search from outside, as it is now.
+/// The events outside a search that can end it, at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outside {
-    /// Requests to stop since the last step.
+    /// The number of requests to stop since the last step.
     pub(super) interrupts: usize,
-    /// Whether nobody watches a search that is not to run in the background. It could not be stopped, and would keep the
-    /// study locked: it can be continued.
+    /// Whether a search in the foreground has lost its watcher. Nobody could stop such a search, and it would keep the
+    /// study locked; it can be continued later.
     pub(super) is_abandoned: bool,
-    /// Whether the search's time is over.
+    /// Whether the search's time limit is reached.
     pub(super) is_timed_out: bool,
 }
 
@@ -56,12 +56,12 @@ impl Phase {
         matches!(self, Phase::Stopping(_))
     }
 
-    /// Whether what runs is to end without delay.
+    /// Whether running trials must end without delay.
     pub(super) fn is_urgent(&self) -> bool {
         matches!(self, Phase::Stopping(stop) if stop.is_urgent())
     }
 
-    /// The phase after a look outside.
+    /// The phase after the events of `Outside`.
     pub(super) fn step(self, Outside { interrupts, is_abandoned, is_timed_out }: Outside, now: Instant) -> Phase {
         match self {
             Phase::Running if interrupts > 0 || is_abandoned => {
@@ -77,7 +77,8 @@ impl Phase {
         }
     }
 
-    /// The phase once a trial cannot go on: the first such error is the search's result, also where it stops already.
+    /// The phase after a trial that cannot continue. The first such error is the search's result, even if the search is
+    /// already stopping.
     pub(super) fn obstructed(self, error: SearchError, now: Instant) -> Phase {
         let reason = Reason::Obstacle(error);
         Phase::Stopping(match self {
@@ -87,16 +88,17 @@ impl Phase {
         })
     }
 
-    /// Whether a trial has had its time to come to the end of the step that began at `step_began`. The search's longest
-    /// step so far tells how long steps take.
+    /// Whether a trial has had enough time to end the step that began at `step_began`. The search's longest step so far is
+    /// the estimate of a step's length.
     pub(super) fn is_out_of_grace(&self, step_began: Instant, longest_step: Duration, now: Instant) -> bool {
         let Phase::Stopping(stop) = self else { return false };
-        // A step that takes minutes is worth waiting for: it ends with a checkpoint. So long, and as much again.
+        // A step that takes minutes is worth waiting for, because it ends with a checkpoint. A step gets
+        // twice the time of the longest one.
         let grace = GRACE.max((2 * longest_step).saturating_sub(stop.since.saturating_duration_since(step_began)));
         stop.is_urgent() || now.saturating_duration_since(stop.since) >= grace
     }
 
-    /// The result of a search of which no trial runs any more. `over` is why no trial could begin.
+    /// The result of a search in which no trial runs any more. `over` is the reason why no trial could begin.
     pub(super) fn result(self, over: Finish) -> Result<Finish, SearchError> {
         match self {
             Phase::Running => Ok(over),
@@ -108,7 +110,7 @@ impl Phase {
 }
 
 impl Stop {
-    /// Whether the trials that run are killed without delay.
+    /// Whether running trials are killed without delay.
     fn is_urgent(&self) -> bool {
         match self.reason {
             Reason::Timeout => self.interrupts > 0,

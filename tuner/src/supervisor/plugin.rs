@@ -1,6 +1,6 @@
-//! A plugin that a study names by its file: its bytes in a sealed memory file, from which the workers load what was hashed. It
-//! gets a path of its own, around which everything lies as around the original: a plugin finds libraries beside itself
-//! (`$ORIGIN`, `dladdr`). Those are not hashed.
+//! The plugin that a study names by its file: a sealed memory file has its bytes, so the workers load exactly the bytes
+//! that were hashed. The plugin gets a path of its own, in folders that mirror those of the original file, because a plugin
+//! finds libraries beside itself (`$ORIGIN`, `dladdr`). Those libraries are not hashed.
 
 use super::code::sealed;
 use crate::process::Library;
@@ -16,9 +16,9 @@ use tempfile::TempDir;
 #[derive(Debug)]
 pub(super) struct Plugin {
     pub(super) copy: PluginCopy,
-    /// The bytes, which this process holds open for its workers.
+    /// The bytes of the plugin, which this process holds open for its workers.
     _library: Library,
-    /// What lies around them. No other user can change it.
+    /// The folder that mirrors the surroundings of the original file. No other user can change it.
     _folder: TempDir,
 }
 
@@ -37,8 +37,8 @@ impl Plugin {
     }
 }
 
-/// The path of a file below `root` in place of `/`, in folders that link to everything that lies beside the original and beside
-/// its folders.
+/// The path of a file below `root` in place of `/`. Its folders link to everything that is beside the original file and
+/// beside the folders above it.
 fn mirrored(root: &Path, original: &Path) -> io::Result<PathBuf> {
     let below = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
     let path = below(original);
@@ -50,10 +50,10 @@ fn mirrored(root: &Path, original: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Links in `to` to what is in a folder, without `own`.
+/// Creates links in `to` to the contents of a folder, except for `own`.
 fn link_all(folder: &Path, own: Option<&OsStr>, to: &Path) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
-        // Its files have names that are known: nothing can look for others there.
+        // The folder cannot be listed, so a plugin cannot search it either. It can only open files whose names it knows.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             tracing::debug!(folder = %folder.display(), "what lies beside the plugin cannot be listed");
             return Ok(());

@@ -1,6 +1,6 @@
-//! What workers on other hosts run: the search, its code and its data, published in the study's database by the study's owner
-//! and signed with the study's token. The files are there or in a store of objects. A worker runs nothing whose signature or hash
-//! is another one.
+//! The publication of a study: the search, its code and its data for workers on other hosts. The study's owner publishes it
+//! in the study's database and signs it with the study's token. The files are in the database or in an object store. A
+//! worker refuses to run a publication with a wrong signature or hash.
 
 use super::SupervisorError;
 use super::code::{self, Code};
@@ -17,13 +17,13 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The version of what is published. What version 1 has is all in the database.
+/// The version of a publication. Version 1 keeps all files in the database.
 const VERSION: u64 = 2;
 
-/// Why a worker cannot run what a study's owner has published.
+/// The reason why a worker cannot run the publication of a study's owner.
 #[derive(Debug, thiserror::Error)]
 pub enum PublicationError {
-    /// Another token, or somebody else's content.
+    /// The publication is not signed with this token: the token or the content is another one.
     #[error(
         "what study {study} has for workers is not signed with this token; take the file `token` in the folder of the search that was started last with --publish"
     )]
@@ -31,82 +31,82 @@ pub enum PublicationError {
         /// The study.
         study: String,
     },
-    /// It was signed, and is not what this version writes.
+    /// The publication is signed, but this version cannot read it.
     #[error(
         "what study {study} has for workers cannot be read ({reason}); use the version of ferrotune that has published it"
     )]
     Unknown {
         /// The study.
         study: String,
-        /// What is wrong.
+        /// What is wrong with the publication.
         reason: String,
     },
-    /// The objective is machine code for another architecture.
+    /// The objective is machine code for another processor architecture.
     #[error(
         "study {study} has code for {wanted}, and this host is {own}; start its workers on hosts of its architecture"
     )]
     Architecture {
         /// The study.
         study: String,
-        /// The code's architecture.
+        /// The architecture of the code.
         wanted: String,
-        /// This host's.
+        /// The architecture of this host.
         own: &'static str,
     },
-    /// A file that was fetched is not the one that was signed.
+    /// A fetched file is not the file that was signed.
     #[error("the file {name} of study {study} is damaged in its database; start its search again with --publish")]
     Damaged {
         /// The study.
         study: String,
-        /// The file.
+        /// The name of the file.
         name: String,
     },
-    /// An object of a store is not the one that was signed.
+    /// An object in a store is not the object that was signed.
     #[error(
         "{address}, which study {study} has for workers, has other bytes than were signed; remove that object, and start the study's search again with --publish"
     )]
     DamagedObject {
         /// The study.
         study: String,
-        /// The object.
+        /// The address of the object.
         address: String,
     },
-    /// A store does not have what was published.
+    /// A store lacks an object of the publication.
     #[error(
         "there is no {address}, which study {study} has for workers; start the study's search again with --publish"
     )]
     NoObject {
         /// The study.
         study: String,
-        /// The object.
+        /// The address of the object.
         address: String,
     },
-    /// A store cannot be read or written.
+    /// An object store cannot be read or written.
     #[error("{0}")]
     Store(String),
-    /// There is no token to sign or to check with.
+    /// There is no token to sign with, or to check a signature with.
     #[error("{from} has no token, which is {} hexadecimal digits; take the file `token` in the study's folder", 2 * TOKEN_BYTES)]
     NoToken {
-        /// The file, or the variable.
+        /// The file or the environment variable without a token.
         from: String,
     },
-    /// The objective is a part of a program.
+    /// The objective is part of a program.
     #[error(
         "--publish needs an objective of a notebook; on other hosts, start the program itself with the same storage"
     )]
     OwnProgram,
 }
 
-/// Stores of objects, for the files that workers run. An address is as in [`PublishTo::Store`]; an error is a line that names
-/// the object.
+/// Object stores for the files that workers run. An address has the form of [`PublishTo::Store`]; an error is one line that
+/// names the object.
 pub trait Objects {
-    /// Puts the first `bytes` bytes of a file there, unless an object of that length is there.
+    /// Uploads the first `bytes` bytes of a file, unless an object of that length exists.
     fn put(&self, address: &str, file: &File, bytes: u64) -> Result<(), String>;
-    /// Writes the object, and no more than its first `most_bytes` bytes; says whether there is one.
+    /// Writes at most the first `most_bytes` bytes of the object to `to`. Returns whether the object exists.
     fn get(&self, address: &str, most_bytes: u64, to: &mut dyn Write) -> Result<bool, String>;
 }
 
-/// What is signed.
+/// The signed content of a publication.
 #[derive(Serialize, Deserialize)]
 struct Manifest {
     version: u64,
@@ -114,19 +114,19 @@ struct Manifest {
     architecture: String,
     spec: StudySpec,
     files: Vec<Item>,
-    /// The address below which a store has the files; without one, the database has them.
+    /// The address below which an object store has the files; if there is none, the database has them.
     #[serde(default)]
     store: Option<String>,
 }
 
 impl Manifest {
-    /// Where the store has a file.
+    /// The address of a file in the object store, if there is a store.
     fn address(&self, item: &Item) -> Option<String> {
         let store = self.store.as_ref()?;
         Some(format!("{}/sha256/{}", store.trim_end_matches('/'), item.hash))
     }
 
-    /// Refuses a file that is not the one that was signed.
+    /// Refuses a file that is not the file that was signed.
     fn check(&self, path: &Path, hash: &str, bytes: u64) -> Result<(), PublicationError> {
         let study = self.study.clone();
         let Some(item) = self.files.iter().find(|item| item.path == path) else {
@@ -142,7 +142,7 @@ impl Manifest {
     }
 }
 
-/// A file, by its path in a study's folder.
+/// A file of a publication, with its path in a study's folder.
 #[derive(Serialize, Deserialize)]
 struct Item {
     path: PathBuf,
@@ -150,14 +150,14 @@ struct Item {
     hash: String,
 }
 
-/// A manifest as it is published: its text, since another one of the same meaning has another signature.
+/// A signed manifest. It keeps the manifest's text, because a different text with the same meaning has another signature.
 #[derive(Serialize, Deserialize)]
 struct Signed {
     manifest: String,
     signature: String,
 }
 
-/// Publishes what workers of `spec` run. The bytes of the code are those that this search runs itself.
+/// Publishes the files that workers of `spec` run. The bytes of the code are those that this search runs itself.
 pub(super) fn publish(
     journal: &mut Journal,
     study: &Path,
@@ -187,7 +187,7 @@ pub(super) fn publish(
     let mut for_database = Vec::new();
     for (item, file) in manifest.files.iter().zip(sources) {
         match manifest.address(item) {
-            // Before the study says so: a worker finds all of it.
+            // The objects are uploaded before the study names them, so a worker finds all of them.
             Some(address) => objects.put(&address, file, item.bytes).map_err(PublicationError::Store)?,
             None => for_database.push((item.hash.as_str(), file, item.bytes)),
         }
@@ -195,31 +195,33 @@ pub(super) fn publish(
     Ok(journal.publish(&signed, &for_database)?)
 }
 
-/// What a worker has fetched: the search that runs, and its code.
+/// A publication that a worker has fetched: the spec of the search, and its code.
 #[derive(Debug)]
 pub struct Fetched {
-    /// The search, in the folder that it was fetched into.
+    /// The spec of the search, in the folder into which it was fetched.
     pub spec: StudySpec,
     /// The code that was signed, in memory.
     pub code: Code,
 }
 
 impl Fetched {
-    /// Finds out whether this host can run the objective, in a process of its own.
+    /// Tests in a separate process whether this host can load the objective.
     ///
     /// # Errors
-    /// Where it cannot, with the dynamic linker's reason: it may be made for a newer glibc, or for another processor.
+    /// If this host cannot load it, with the dynamic linker's reason: the code may need a newer glibc, or another
+    /// processor.
     pub fn check_that_it_loads(&self, program: &Path) -> Result<(), SupervisorError> {
         let Code { objective, linked, .. } = &self.code;
         Ok(process::check_that_it_loads(program, objective, linked, &self.spec.symbol)?)
     }
 }
 
-/// Puts what the owner of a study at an address has published into the folder `directory/study`, once nothing in it is other
-/// than what was signed with `token`.
+/// Fetches the publication of a study from its database into the folder `directory/study`, and checks that all of it was
+/// signed with `token`.
 ///
 /// # Errors
-/// Where the database or the store has nothing of it, where the signature or a hash is another one, or for another architecture.
+/// If the database or the store lacks a part of it, if the signature or a hash is wrong, or if the code is for another
+/// architecture.
 pub fn fetch(
     storage: &str,
     study: &str,
@@ -256,7 +258,7 @@ pub fn fetch(
         supervision,
         ..spec
     };
-    // The bytes that run are those whose hashes are compared here.
+    // The workers run exactly the bytes whose hashes are compared here.
     let code = Code::read(&spec, &folder)?;
     code.files().try_for_each(|(path, _, hash, bytes)| manifest.check(&path, hash, bytes))?;
     if let Some(shared) = &spec.shared {
@@ -267,7 +269,7 @@ pub fn fetch(
     Ok(Fetched { spec, code })
 }
 
-/// What the owner of a study has signed.
+/// The manifest that the owner of a study has signed.
 fn manifest(content: &mut Content<'_>, study: &str, token: &Token) -> Result<Manifest, SupervisorError> {
     let unsigned = || PublicationError::Unsigned { study: study.to_owned() };
     let signed: Signed = serde_json::from_str(&content.text()?).map_err(|_| unsigned())?;
@@ -284,7 +286,7 @@ fn manifest(content: &mut Content<'_>, study: &str, token: &Token) -> Result<Man
     Ok(manifest)
 }
 
-/// Puts a file of a manifest into the study's folder. Compares no hash.
+/// Fetches a file of a manifest into the study's folder. Compares no hash.
 fn fetch_file(
     content: &mut Content<'_>,
     manifest: &Manifest,
@@ -293,7 +295,7 @@ fn fetch_file(
     folder: &Path,
 ) -> Result<(), SupervisorError> {
     let (path, study) = (&item.path, &manifest.study);
-    // Signed or not, a path of another form is no file of a study.
+    // Even in a signed manifest, a path of another form is not a file of a study.
     let is_known = path == Path::new(LIBRARY)
         || path == Path::new(SHARED)
         || path.parent() == Some(Path::new(LIBRARIES)) && path.file_name().is_some();
@@ -313,15 +315,15 @@ fn unknown(study: &str, reason: String) -> PublicationError {
     PublicationError::Unknown { study: study.to_owned(), reason }
 }
 
-/// The address below which a store has what the owner of a study at an address has published; none where the database has it.
+/// The address below which an object store has the publication of a study; none if the database has the files.
 ///
 /// # Errors
-/// Where the database has nothing of it, and where it is not signed with `token`.
+/// If the database has no publication, or the publication is not signed with `token`.
 pub fn store_of(storage: &str, study: &str, token: &Token) -> Result<Option<String>, SupervisorError> {
     Ok(manifest(&mut Content::of(storage, study)?, study, token)?.store)
 }
 
-/// The hash of a file's bytes, and how many they are.
+/// The hash of a file's bytes, and their number.
 fn hash_of(file: &File) -> io::Result<(String, u64)> {
     code::read(file, u64::MAX, |_| Ok(()))
 }

@@ -1,5 +1,5 @@
-//! The worker that stays from trial to trial, for a device that takes one process at a time: who waits for the device, when the
-//! worker is replaced, and how it is asked to leave. Runs no trial itself.
+//! The resident worker, which stays from trial to trial, for a device that takes one process at a time. This module waits
+//! for the device, decides when the worker is replaced, and asks the worker to exit. Runs no trial itself.
 
 use super::session::Session;
 use super::{Supervisor, SupervisorError};
@@ -11,17 +11,18 @@ use ferrotune_space::spec::Supervision;
 use ferrotune_space::wire::{Reply, Request, Verdict};
 use std::time::{Duration, Instant};
 
-/// A device that has more memory in use than this beyond what it had before the worker's first trial has a leak.
+/// The growth of a device's memory in use, since before the worker's first trial, above which the device has a leak.
 const TOLERATED_DEVICE_BYTES: u64 = 64 << 20;
-/// A worker may hold half as much again as after its first trial, and at least this much more.
+/// The least growth of a worker's memory, since after its first trial, above which the worker is replaced. A growth by half
+/// is tolerated as well.
 const TOLERATED_BYTES: u64 = 256 << 20;
-/// The first and the longest pause between two looks at a device that somebody else uses.
+/// The first and the longest pause between two checks of a device that another process uses.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How often a worker that leaves is looked at.
+/// The interval at which an exiting worker is checked.
 const TICK: Duration = Duration::from_millis(10);
 
-/// The device's turn, and the worker that has stayed after its last trial.
+/// The lock of the device, and the worker that is idle after its last trial.
 #[derive(Debug)]
 pub(super) struct Residence {
     device: ExclusiveDevice,
@@ -34,32 +35,33 @@ impl Residence {
     }
 }
 
-/// What is kept of a worker that stays, over its trials.
+/// The history of a resident worker over its trials.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tenure {
-    /// Trials that it has run.
+    /// The number of trials that the worker has run.
     trials: u64,
-    /// What it held after the first one, in bytes.
+    /// The memory that the worker held after its first trial, in bytes.
     first_bytes: Option<u64>,
-    /// The device's memory in use before the first one, in bytes.
+    /// The device's memory in use before the worker's first trial, in bytes.
     device_bytes: Option<u64>,
 }
 
-/// Why a worker is replaced.
+/// The reason why a worker is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Replacement {
-    /// Its trial ended in a way that may have left the device, or the library's own state, unclear.
+    /// The last trial ended in a way that may have left the device, or the library's own state, unclear.
     Failure,
-    /// It has run as many trials as a worker may.
+    /// The worker has run the largest allowed number of trials.
     Age,
-    /// It holds so many bytes more than after its first trial.
+    /// The worker holds this many bytes more than after its first trial.
     Growth(u64),
-    /// The device has so many bytes more in use than before its first trial.
+    /// The device has this many bytes more in use than before the worker's first trial.
     DeviceGrowth(u64),
 }
 
 impl Tenure {
-    /// Takes in a trial that has returned, after which the worker holds `held_bytes`; says why the worker cannot stay.
+    /// Adds a trial that has returned, after which the worker holds `held_bytes`. Returns the reason why the worker cannot
+    /// stay, if there is one.
     fn add(
         &mut self,
         outcome: &Outcome,
@@ -85,8 +87,8 @@ impl Tenure {
     }
 }
 
-/// Whether later trials might suffer from this end of one: a panic may have left a lock or a trace of the library half done. An
-/// error that the objective has returned has not.
+/// Whether this end of a trial might harm later trials: a panic may leave a lock, or the library's state, half changed. An
+/// error that the objective has returned does no such harm.
 fn is_unclear(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Ended { ending, .. } => {
@@ -97,7 +99,7 @@ fn is_unclear(outcome: &Outcome) -> bool {
 }
 
 impl Replacement {
-    /// What the trial has left behind, for its record.
+    /// A line for the trial's record about the memory that the trial has left in use.
     fn line(self, device: &str) -> Option<String> {
         match self {
             Replacement::Growth(growth) => Some(format!("{} in its worker, which is replaced", bytes(growth))),
@@ -110,7 +112,7 @@ impl Replacement {
 }
 
 impl Supervisor<'_> {
-    /// Waits until a worker can use the device; says whether one may begin, which is not so where the search stops meanwhile.
+    /// Waits until a worker can use the device. Returns whether a worker may begin: not if the search stops meanwhile.
     pub(super) fn wait_for_device(&mut self) -> Result<bool, SupervisorError> {
         let wait_s = self.search.spec.supervision.device_wait_s;
         let deadline = Instant::now() + Duration::from_secs(wait_s.min(u32::MAX.into()));
@@ -135,8 +137,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Takes leave of a trial whose worker has returned from it: the worker stays for the next one, or is replaced. `outcome`
-    /// says what the trial came to, by its status. Returns that, and a line for each thing that it has left behind.
+    /// Ends a trial whose worker has returned from it: the worker stays for the next trial, or is replaced. `outcome` gives
+    /// the trial's outcome for its status. Returns that outcome, and a line for each thing that the trial has left behind.
     pub(super) fn settle(
         &mut self,
         mut worker: Worker,
@@ -163,7 +165,8 @@ impl Supervisor<'_> {
         Ok((outcome, left))
     }
 
-    /// A worker that has ended since its last trial, such as by the system's out-of-memory killer, gets no other one.
+    /// Dismisses an idle worker that has exited since its last trial, for example after the system's out-of-memory killer.
+    /// Such a worker gets no further trial.
     fn dismiss_if_gone(&mut self) -> Result<(), SupervisorError> {
         let Some((worker, _)) = self.residence.as_mut().and_then(|residence| residence.idle.as_mut()) else {
             return Ok(());
@@ -174,12 +177,12 @@ impl Supervisor<'_> {
         if is_gone { self.dismiss_idle() } else { Ok(()) }
     }
 
-    /// Whether a worker has stayed after its last trial.
+    /// Whether a worker is idle after its last trial.
     pub(super) fn has_idle_worker(&self) -> bool {
         self.residence.as_ref().is_some_and(|residence| residence.idle.is_some())
     }
 
-    /// Lets the worker go that has stayed after its last trial, if there is one.
+    /// Dismisses the idle worker, if there is one.
     pub(super) fn dismiss_idle(&mut self) -> Result<(), SupervisorError> {
         match self.residence.as_mut().and_then(|residence| residence.idle.take()) {
             Some((worker, _)) => self.dismiss(worker),
@@ -187,7 +190,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Asks a worker that runs no trial to leave, and kills it where it does not in time.
+    /// Asks a worker that runs no trial to exit, and kills the worker if it does not exit in time.
     fn dismiss(&mut self, mut worker: Worker) -> Result<(), SupervisorError> {
         worker.ask_to_leave();
         let deadline = Instant::now() + grace(&self.search.spec.supervision);
@@ -201,7 +204,7 @@ impl Supervisor<'_> {
             self.look_outside(interrupts)?;
         }
         let (exit, left) = worker.end(&[], &mut self.shared_memory)?;
-        // Of no trial: what its device's own library had.
+        // These leftovers belong to no trial, but to the device's own library.
         tracing::debug!(?exit, ?left, is_killed, "a worker has left");
         Ok(())
     }
@@ -212,8 +215,8 @@ pub(super) fn grace(supervision: &Supervision) -> Duration {
 }
 
 impl Session {
-    /// Ends the worker of this trial: at once, unless it has a device that may stay busy if its process is killed. That one is
-    /// asked first, and is killed if it has not left in time.
+    /// Ends the worker of this trial at once. A worker whose device may stay busy after a kill is first asked to exit, and
+    /// is killed if it does not exit in time.
     pub(super) fn end_worker(&mut self, supervision: &Supervision) {
         if self.tenure.is_some() {
             self.worker.ask_to_leave();
@@ -221,7 +224,7 @@ impl Session {
         self.let_return(supervision);
     }
 
-    /// Leaves a trial that was refused the time to return, if its worker stays; or else ends the worker.
+    /// Gives a refused trial time to return if its worker is resident; otherwise kills the worker.
     pub(super) fn let_return(&mut self, supervision: &Supervision) {
         if self.tenure.is_none() {
             self.worker.kill();
@@ -230,7 +233,7 @@ impl Session {
         }
     }
 
-    /// Kills a worker that was asked to leave, if its time is over, or nothing can wait for it.
+    /// Kills a worker that was asked to exit, if its time is over or `is_urgent` is set.
     pub(super) fn kill_if_late(&mut self, is_urgent: bool) {
         if self.kill_at.is_some_and(|kill_at| is_urgent || Instant::now() >= kill_at) {
             self.kill_at = None;
@@ -239,7 +242,8 @@ impl Session {
     }
 }
 
-/// What a trial that is being ended hears, so that it comes to its end: nothing that it says now is its own decision.
+/// The reply to a trial that is being ended, so that the trial comes to its end: its requests are no longer its own
+/// decisions.
 pub(super) fn parting(request: &Request) -> Reply {
     match request {
         Request::Report { .. } => Reply::Verdict { verdict: Verdict::Stop },
@@ -290,7 +294,7 @@ mod tests {
         let mut tenure = Tenure::default();
         assert_eq!(tenure.add(&finished, 100 * MIB, Some(&device(1000, 1060)), 9), None);
         assert_eq!(tenure.add(&finished, 356 * MIB, Some(&device(1060, 1064)), 9), None);
-        // Each trial alone adds little.
+        // Each trial alone adds less than the tolerated growth.
         let growth = Some(Replacement::DeviceGrowth(65 * MIB));
         assert_eq!(tenure.add(&finished, 100 * MIB, Some(&device(1064, 1065)), 9), growth);
         assert_eq!(tenure.add(&finished, 357 * MIB, None, 9), Some(Replacement::Growth(257 * MIB)));

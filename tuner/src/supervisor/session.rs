@@ -1,4 +1,4 @@
-//! One trial's life in its worker: begun, watched against its limits, and taken leave of.
+//! The session of one trial in its worker: its start, the checks of its limits, and its end.
 
 use super::code::Code;
 use super::conclusion::without_result;
@@ -16,29 +16,30 @@ use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Its number on every Linux.
+/// The numbers of these signals are the same on every Linux.
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
-/// How much later than a trial the supervisor may get a signal that was sent to both.
+/// The longest delay with which the supervisor gets a signal that was sent to both the supervisor and a trial.
 const SIGNAL_DELAY: Duration = Duration::from_millis(200);
-/// The machine's memory is read once in this many ticks: it costs more to read than a trial's, and more of it is left.
+/// The machine's memory is read in one of this many ticks: that read costs more than the read of a trial's memory, and the
+/// machine has more memory left.
 const MACHINE_TICKS: u64 = 4;
 
-/// A trial that runs in a worker, and what the supervisor keeps about it.
+/// A running trial in a worker, and the supervisor's state about it.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) trial: RunningTrial,
     pub(super) worker: Worker,
-    /// When it last came to the end of a step, or began.
+    /// The time at which the trial last ended a step, or began.
     pub(super) last_step: Instant,
     pub(super) killed: Option<Kill>,
-    /// When a worker that was asked to leave is killed.
+    /// The time at which a worker that was asked to exit is killed.
     pub(super) kill_at: Option<Instant>,
-    /// Of a worker that stays.
+    /// The history of the worker, if the worker is resident.
     pub(super) tenure: Option<Tenure>,
-    /// The device, once the worker has told.
+    /// The device, once the worker has reported it.
     pub(super) device: Option<DeviceUse>,
-    /// The machine before it began.
+    /// The state of the machine before the trial began.
     machine: Machine,
     pub(super) held: Held,
     peak_bytes: u64,
@@ -46,27 +47,27 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Whether its trial runs no more: its worker has left, or stays without it.
+    /// Whether the trial no longer runs: its worker has exited, or stays without it.
     pub(super) fn is_over(&self) -> bool {
         self.worker.has_exited() || self.worker.has_returned()
     }
 }
 
-/// Why the supervisor ends a worker.
+/// The reason why the supervisor ends a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kill {
-    /// The trial is beyond a limit, and ends so.
+    /// The trial has exceeded a limit, and ends with this ending.
     Trial(Ending),
-    /// The search stops.
+    /// The search is stopping.
     Stop,
-    /// Something other than a trial takes the machine's memory. The trial goes on another time, and so does the search.
+    /// A process other than a trial uses the machine's memory. The trial continues later, and so does the search.
     Shortage {
-        /// What the machine has left, in bytes.
+        /// The memory that the machine has left, in bytes.
         available_bytes: u64,
     },
 }
 
-/// What one worker came to.
+/// The result of one trial in one worker.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) trial: RunningTrial,
@@ -78,7 +79,7 @@ pub(super) struct Ended {
 }
 
 impl Supervisor<'_> {
-    /// Gives a trial to the worker that has stayed, or starts one for it.
+    /// Gives a trial to the idle worker, or starts a worker for the trial.
     pub(super) fn begin(&mut self, number: u64) -> Result<Session, SupervisorError> {
         let folder = study_folder::of_trial(&self.search.folder, number);
         folder::create_and_sync(&folder).map_err(file_error("create", &folder))?;
@@ -88,7 +89,7 @@ impl Supervisor<'_> {
         }
         self.search.journal.worker_started(number)?;
         let spec = &self.search.spec;
-        // What a device has left says something about a trial only where that runs alone.
+        // Memory that remains in use on a device can be attributed to a trial only if the trial ran alone.
         let runs_alone = spec.supervision.concurrency <= 1;
         let machine = Machine::now(Some(spec.device.as_str()).filter(|_| runs_alone))?;
         let (worker, tenure) = match self.residence.as_mut().and_then(|residence| residence.idle.take()) {
@@ -104,7 +105,7 @@ impl Supervisor<'_> {
         let now = Instant::now();
         let deadline = self.search.spec.trial_timeout_s.map(|limit| {
             let left = (limit - record.seconds).max(0.0);
-            // A limit beyond what the clock can hold is none that anyone will see.
+            // A limit that the clock cannot represent is never reached in practice.
             let longest = Duration::from_secs(u32::MAX.into());
             let left = Duration::try_from_secs_f64(left).map_or(longest, |left| left.min(longest));
             (now + left, limit.ceil() as u64)
@@ -141,7 +142,7 @@ impl Supervisor<'_> {
             threads: workers.threads,
             niceness: workers.niceness,
             budget_bytes: self.budget.trial_bytes,
-            // Device libraries reserve far more than they use.
+            // Device libraries reserve far more memory than they use.
             allocation_limit_bytes: Some(limit_bytes).filter(|_| spec.device.starts_with("cpu")),
             cgroups: workers.cgroups.as_ref().map(|cgroups| (cgroups, limit_bytes)),
             stays: self.residence.is_some(),
@@ -158,7 +159,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// What the system itself lets a trial allocate, in case that it grows faster than the watch looks.
+    /// The limit at which the system itself refuses a trial's allocations, in case the trial grows faster than the
+    /// supervisor's checks.
     fn allocation_limit_bytes(&self) -> Result<u64, SupervisorError> {
         let data_bytes =
             self.workers.files.shared.as_ref().map_or(Ok(0), |file| file.metadata().map(|file| file.len()));
@@ -166,7 +168,7 @@ impl Supervisor<'_> {
         Ok(self.budget.allocation_limit_bytes(self.workers.threads, data_bytes))
     }
 
-    /// Takes leave of a trial that is over, while the workers with the process ids `living` run on.
+    /// Ends the session of a trial that is over, while the workers with the process ids `living` keep running.
     pub(super) fn end(&mut self, session: Session, living: &[u32]) -> Result<Ended, SupervisorError> {
         let Session { trial, mut worker, mut killed, mut peak_bytes, machine, tenure, device, .. } = session;
         if let Some(ward) = self.guard.lock().remove(trial.number) {
@@ -175,7 +177,7 @@ impl Supervisor<'_> {
             killed = killed.or(ward.killed);
         }
         let (seconds, budget_bytes) = (worker.elapsed().as_secs_f64(), self.budget.trial_bytes);
-        // The objective's own result counts first.
+        // The objective's own result takes precedence.
         let outcome = |exit, killed: Option<&Kill>| {
             let own = trial.outcome.clone();
             own.unwrap_or_else(|| without_result(killed, exit, peak_bytes, budget_bytes))
@@ -190,7 +192,7 @@ impl Supervisor<'_> {
         }
         let (mut exit, left) = worker.end(living, &mut self.shared_memory)?;
         if exit == Exit::Signal(SIGKILL) && killed.is_none() && machine.has_killed() {
-            // The system was faster.
+            // The system killed the trial before the supervisor did.
             exit = Exit::Starved(0);
         }
         if exit == Exit::Signal(SIGTERM) && killed.is_none() && self.is_told_to_stop()? {
@@ -201,7 +203,7 @@ impl Supervisor<'_> {
         Ok(Ended { trial, outcome, killed, seconds, peak_bytes, memory })
     }
 
-    /// Whether this process is to stop, where a trial has been told so: Slurm sends a signal to all processes of a job.
+    /// Whether this process has to stop, after a trial received SIGTERM: Slurm sends a signal to all processes of a job.
     fn is_told_to_stop(&mut self) -> Result<bool, SupervisorError> {
         let deadline = Instant::now() + SIGNAL_DELAY;
         loop {
@@ -213,7 +215,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Looks at what the workers hold and how long they have run, and kills those for which that is too much.
+    /// Checks the memory and the time of the workers, and kills workers that exceed a limit.
     pub(super) fn watch(&mut self, sessions: &mut [Session]) -> Result<(), SupervisorError> {
         self.look_outside(0)?;
         for session in sessions.iter_mut() {
@@ -229,7 +231,7 @@ impl Supervisor<'_> {
         self.ticks += 1;
         let machine_bytes =
             if self.ticks.is_multiple_of(MACHINE_TICKS) { self.budget.machine_shortage()? } else { None };
-        // Where the machine is short, the one that holds most has to go, and no other.
+        // If the machine is short of memory, only the trial that holds most is killed.
         let largest =
             sessions.iter().max_by_key(|session| session.held.memory_bytes).map(|session| session.trial.number);
         for session in sessions.iter_mut().filter(|session| session.killed.is_none()) {

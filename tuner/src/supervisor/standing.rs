@@ -1,4 +1,4 @@
-//! What a study holds, as the progress of a search: from its records alone, whether a search runs or not.
+//! The state of a study, as the progress of a search: from the study's records alone, whether a search runs or not.
 
 use ferrotune_oracle::analysis::ranking;
 use ferrotune_oracle::inferred::has_asked_all;
@@ -9,7 +9,7 @@ use ferrotune_space::record::{State, TrialRecord};
 use ferrotune_space::spec::StudySpec;
 use std::collections::BTreeSet;
 
-/// Where a study stands while no search of it runs. It does not say how long its last search took.
+/// The progress of a study while no search of it runs. It does not include the time that the last search took.
 pub fn standing(trials: &[TrialRecord], spec: &StudySpec) -> Progress {
     let count = |wanted: State| trials.iter().filter(|trial| trial.state() == wanted).count() as u64;
     let (finished, pruned, failed) = (count(State::Finished), count(State::Pruned), count(State::Failed));
@@ -31,14 +31,14 @@ pub fn standing(trials: &[TrialRecord], spec: &StudySpec) -> Progress {
     }
 }
 
-/// Seconds that the workers of all trials ran, all together.
+/// The seconds that the workers of all trials ran, added together.
 pub(super) fn seconds(trials: &[TrialRecord]) -> f64 {
     trials.iter().map(|trial| trial.seconds).sum()
 }
 
-/// Parameters that the user has decided something about and no trial has asked for: misspelt, perhaps. Of trials
-/// that were enqueued, those count that have run, but not the best one of another study. None as long as all trials have
-/// failed before they could ask for everything, such as with a value that a parameter's range does not have.
+/// Parameters about which the user has decided something and for which no trial has asked: their names may be misspelt.
+/// Enqueued trials count once they have run; the best trial of another study does not count. Empty as long as all trials
+/// have failed before they could ask for all parameters, for example because a value is outside a parameter's range.
 fn unasked(trials: &[TrialRecord], spec: &StudySpec) -> Vec<String> {
     if !trials.iter().any(has_asked_all) {
         return Vec::new();
@@ -53,7 +53,7 @@ fn unasked(trials: &[TrialRecord], spec: &StudySpec) -> Vec<String> {
     unasked.into_iter().map(str::to_owned).collect()
 }
 
-/// The front's size, and how far it reaches in each objective.
+/// The size of the Pareto front, and its range in each objective.
 fn front(members: &[&TrialRecord], spec: &StudySpec) -> Front {
     let range = |(index, objective): (usize, &Objective)| {
         let mut values: Vec<f64> = members.iter().map(|trial| trial.values[index]).collect();

@@ -1,5 +1,5 @@
-//! The secret with which a study's owner signs what workers run, by HMAC-SHA256 (<https://www.rfc-editor.org/rfc/rfc2104>). Signs no text
-//! of its own.
+//! The token: the secret with which a study's owner signs the code that workers run, by HMAC-SHA256
+//! (<https://www.rfc-editor.org/rfc/rfc2104>). This module does not decide what is signed.
 
 use super::SupervisorError;
 use super::publication::PublicationError;
@@ -13,21 +13,21 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// In place of a token's file.
+/// The environment variable that can hold the token in place of a file.
 pub const TOKEN_VARIABLE: &str = "FERROTUNE_TOKEN";
-/// In the study's folder.
+/// The name of the token's file in the study's folder.
 const TOKEN: &str = "token";
 pub(super) const TOKEN_BYTES: usize = 32;
 
-/// The secret with which a study's owner signs what workers run.
+/// The secret with which a study's owner signs the code that workers run.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token([u8; TOKEN_BYTES]);
 
 impl Token {
-    /// The token in a file, or in the variable [`TOKEN_VARIABLE`] where no file is named.
+    /// Reads the token from a file, or from the variable [`TOKEN_VARIABLE`] if no file is named.
     ///
     /// # Errors
-    /// Where there is none, or it has another length.
+    /// If there is no token, or the token has another length.
     pub fn find(file: Option<&Path>) -> Result<Token, SupervisorError> {
         let (from, text) = match file {
             Some(file) => (file.display().to_string(), fs::read_to_string(file).map_err(file_error("read", file))?),
@@ -36,12 +36,13 @@ impl Token {
         Ok(Token::parse(&text).ok_or(PublicationError::NoToken { from })?)
     }
 
-    /// The text that [`find`](Self::find) reads: a secret.
+    /// The text of the token, which [`find`](Self::find) reads. The text is a secret.
     pub fn text(&self) -> String {
         hexadecimal(&self.0)
     }
 
-    /// The token of the user's environment, or that of a study's folder, which gets one where it has none.
+    /// The token of the user's environment, or else that of the study's folder, where a new token is written if there is
+    /// none.
     pub(super) fn of_study(study: &Path) -> Result<Token, SupervisorError> {
         if std::env::var_os(TOKEN_VARIABLE).is_some() {
             return Token::find(None);
@@ -66,7 +67,7 @@ impl Token {
         Some(Token(bytes_of(text.trim())?.try_into().ok()?))
     }
 
-    /// Signs a text.
+    /// Returns an HMAC over a text, which signs the text or verifies its signature.
     pub(super) fn signer(&self, text: &str) -> Hmac<Sha256> {
         let mut signer = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
         signer.update(text.as_bytes());
@@ -80,7 +81,7 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// The bytes that pairs of hexadecimal digits stand for.
+/// The bytes that pairs of hexadecimal digits encode.
 pub(super) fn bytes_of(digits: &str) -> Option<Vec<u8>> {
     let (pairs, []) = digits.as_bytes().as_chunks::<2>() else { return None };
     let byte = |pair: &[u8; 2]| {

@@ -1,5 +1,5 @@
-//! What this user lets run: code, by the hash of its bytes, and the folders that are mirrors. Kept in the user's own data
-//! folder and never in a study, for a study's folder may come from anyone. Runs nothing.
+//! The code and the mirror folders that this user trusts: code is identified by the hash of its bytes. This knowledge is
+//! kept in the user's own data folder and never in a study, because a study's folder may come from anyone. Runs nothing.
 
 use super::SupervisorError;
 use ferrotune_journal::folder;
@@ -10,28 +10,29 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-/// Who stands for a part of a search.
+/// The source of a part of a search, which decides whether that part is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The user: compiled it in this call, named it in this call, or says that it is to be trusted. It is remembered.
+    /// The user, who compiled or named the part in this call, or declared it trusted. This decision is remembered.
     User,
-    /// The study's folder, which may come from anyone. It must be known.
+    /// The study's folder, which may come from anyone. The part must be known already.
     Study,
 }
 
-/// Whether a search may do what its study's folder says.
+/// The rules about whether a search may use the code and the mirror that its study's folder names.
 #[derive(Clone, Debug)]
 pub struct Trust {
-    /// The user's folder of what is known; without one nothing is known, and nothing is remembered.
+    /// The user's folder of known parts. Without this folder no part is known, and none is remembered.
     pub known: Option<PathBuf>,
-    /// Where the code comes from.
+    /// The source of the code.
     pub code: Origin,
-    /// Where the name of the mirror comes from.
+    /// The source of the mirror's name.
     pub mirror: Origin,
 }
 
 impl Trust {
-    /// Lets code pass that the user stands for, or has stood for before. `facts` name it: other code has other facts.
+    /// Accepts code that the user trusts in this call, or has trusted before. `facts` identify the code: other code has
+    /// other facts.
     pub(super) fn admit_code(&self, facts: &str, study: &Path) -> Result<(), SupervisorError> {
         if self.admits(self.code, facts)? {
             return Ok(());
@@ -39,7 +40,7 @@ impl Trust {
         Err(SupervisorError::UnknownCode { study: study.to_owned() })
     }
 
-    /// The same for the folder to which a study is copied.
+    /// Accepts a mirror folder that the user trusts in this call, or has trusted before.
     pub(super) fn admit_mirror(&self, mirror: &Path, study: &Path) -> Result<(), SupervisorError> {
         if self.admits(self.mirror, &format!("ferrotune mirror 1\n{mirror:?}\n"))? {
             return Ok(());
@@ -51,7 +52,7 @@ impl Trust {
         let known = self.known.as_ref().map(|known| (known, known.join(hash(facts.as_bytes()))));
         match (origin, known) {
             (Origin::User, Some((known, mark))) => {
-                // The search is the user's own will in any case; what is lost is that a later one does not ask.
+                // The user has asked for this search in any case; without the mark, a later search asks again.
                 if let Err(error) = remember(known, &mark, facts) {
                     tracing::warn!(mark = %mark.display(), %error, "what is trusted cannot be remembered: it will be asked for again");
                 }
@@ -68,7 +69,7 @@ impl Trust {
     }
 }
 
-/// A file of this name is all that counts; what is in it is for people.
+/// Marks `facts` as known: only the existence of the file `mark` matters; its content is for people.
 fn remember(known: &Path, mark: &Path, facts: &str) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(known)?;
     match OpenOptions::new().write(true).create_new(true).open(mark) {
@@ -80,7 +81,7 @@ fn remember(known: &Path, mark: &Path, facts: &str) -> io::Result<()> {
     }
 }
 
-/// SHA-256 in hexadecimal digits.
+/// The SHA-256 hash in hexadecimal digits.
 fn hash(bytes: &[u8]) -> String {
     hexadecimal(&Sha256::digest(bytes))
 }
@@ -110,7 +111,7 @@ mod tests {
         }
         trust(Origin::Study).admit_code("one", study)?;
         assert!(refused(trust(Origin::Study), "two"));
-        // Trust in code is none in a folder of the same text.
+        // Trust in code does not extend to a mirror folder of the same text.
         assert!(trust(Origin::Study).admit_mirror(Path::new("one"), study).is_err());
         assert_eq!(fs::read_dir(&known)?.count(), 1);
         Ok(())

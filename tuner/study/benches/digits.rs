@@ -1,5 +1,5 @@
-//! Real training, searched by our oracles and by Optuna's: the digits of the notebooks. `search ORACLE FIRST_SEED SEEDS`
-//! prints a line of CSV for each search; `train` reads a line of parameters at a time and answers with the loss, so that
+//! A benchmark with real training on the notebooks' digits, searched by Ferrotune's oracles and by Optuna's. `search ORACLE
+//! FIRST_SEED SEEDS` prints a line of CSV for each search; `train` reads lines of parameters and answers each with the loss, so that
 //! tests/bench_hpo.py can search with the same objective. `cargo xtask bench digits` runs both.
 #![expect(clippy::print_stdout, reason = "what it prints is what it is for")]
 
@@ -12,10 +12,10 @@ use rand_pcg::Pcg64;
 use serde::Deserialize;
 use std::io::BufRead as _;
 
-/// The UCI optical digits: 64 shades from 0 to 16, then the digit.
+/// The UCI optical digits: each line has 64 shades from 0 to 16, then the digit.
 const DIGITS: &str = include_str!("../../../data/src/ready/digits.csv");
 const TRIALS: usize = 40;
-/// After how many trials the best loss is written down.
+/// The numbers of trials after which the best loss is recorded.
 const COUNTED: [usize; 3] = [10, 20, TRIALS];
 const EPOCHS: usize = 5;
 
@@ -26,12 +26,12 @@ struct Setting {
     layers: usize,
     lr: f64,
     batch: usize,
-    /// The weight decay of AdamW; plain gradient descent without one.
+    /// The weight decay of AdamW; without a weight decay, plain gradient descent trains.
     decay: Option<f64>,
 }
 
 impl Setting {
-    /// The space that tests/bench_hpo.py has, too.
+    /// Asks for the hyper-parameters, in the same space as tests/bench_hpo.py.
     fn ask(trial: &Trial) -> Result<Setting> {
         let units = trial.int("units", 8..=128).log().get()?;
         let layers = trial.int("layers", 1..=3).get()?;
@@ -79,7 +79,7 @@ fn search(oracle: &str, seed: u64, data: &Data) -> Result<()> {
     Ok(())
 }
 
-/// The lowest validation loss of a training; one that diverges is as bad as one can be that knows nothing, ten times.
+/// The lowest validation loss of a training; a training that diverges gets ten times the loss of a uniform guess.
 fn train(setting: &Setting, seed: u64, data: &Data) -> Result<f64> {
     let mut random = Pcg64::seed_from_u64(seed);
     let sizes = [vec![64], vec![setting.units; setting.layers], vec![10]].concat();
@@ -117,7 +117,7 @@ fn fit(model: &Mlp, mut steps: impl Optimizer, batch: usize, random: &mut Pcg64,
         let logits = model.forward(&data.images.narrow(0, data.train, held_out)?)?.to_dtype(DType::F64)?;
         let truth = data.digits.narrow(0, data.train, held_out)?.unsqueeze(1)?;
         let loss = candle_nn::ops::log_softmax(&logits, D::Minus1)?.gather(&truth, 1)?.mean_all()?.neg()?;
-        // A loss that is no number is lower than none.
+        // A loss that is NaN does not lower the minimum.
         lowest = lowest.min(loss.to_scalar::<f64>()?);
     }
     Ok(lowest)
@@ -137,7 +137,7 @@ impl Mlp {
     }
 }
 
-/// Images, 64 shades each, and their digits; the first `train` of them are for training.
+/// The images, each with 64 shades, and their digits; the first `train` images are for training.
 struct Data {
     images: Tensor,
     digits: Tensor,

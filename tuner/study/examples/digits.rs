@@ -1,6 +1,6 @@
 //! A search with a process for each trial: a small network that learns to read handwritten digits.
 //!
-//! `cargo run --release -p ferrotune-study --example digits [TRIALS] [FOLDER]`. Run again with more trials, it goes on.
+//! `cargo run --release -p ferrotune-study --example digits [TRIALS] [FOLDER]`. Run again with more trials, the search continues.
 
 use candle_core::{D, DType, Device, Tensor};
 use candle_nn::{Linear, Module as _, Optimizer as _, ParamsAdamW, VarBuilder, VarMap};
@@ -8,7 +8,7 @@ use ferrotune_study::{Callback, Control, Direction, Result, Study, TrialRecord};
 use ferrotune_trial::AdamW;
 use std::io::{Write as _, stdout};
 
-/// The UCI optical digits: 64 shades from 0 to 16, then the digit.
+/// The UCI optical digits: each line has 64 shades from 0 to 16, then the digit.
 const DIGITS: &str = include_str!("../../../data/src/ready/digits.csv");
 const EPOCHS: usize = 9;
 
@@ -16,7 +16,7 @@ fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let trials = arguments.next().map_or(Ok(20), |trials| trials.parse())?;
     let directory = arguments.next().unwrap_or_else(|| "studies".to_owned());
-    // First, for the program is started again for the search and for each of its trials.
+    // The study is built first, because the program is started again for the search and for each of its trials.
     let mut study = Study::builder()
         .project("digits")
         .directory(directory)
@@ -57,7 +57,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Says how each trial ended.
+/// A callback that prints how each trial ended.
 #[derive(Debug)]
 struct Narrator;
 
@@ -78,7 +78,7 @@ fn load(device: &Device) -> Result<(Tensor, Tensor)> {
     Ok((Tensor::from_vec(shades, (rows.len(), 64), device)?, Tensor::from_vec(digits, rows.len(), device)?))
 }
 
-/// 64 pixels, one hidden layer, ten digits.
+/// A network with 64 pixels, one hidden layer and ten digits.
 struct Mlp {
     hidden: Linear,
     output: Linear,

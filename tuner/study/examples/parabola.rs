@@ -1,4 +1,4 @@
-//! A search without processes: ten thousand trials of an objective that costs nothing, then a loop of one's own.
+//! A search without processes: ten thousand trials of an objective that takes almost no time, then a loop with `ask` and `tell`.
 //!
 //! `cargo run --release -p ferrotune-study --example parabola [TRIALS] [FOLDER]`
 

@@ -1,4 +1,4 @@
-//! The programs of this crate's tests: `scenarios NAME FOLDER`. Of no use to anyone else.
+//! The programs of this crate's tests: `scenarios NAME FOLDER`. For the tests only.
 
 use ferrotune_study::{Callback, Control, Direction, Finish, Result, Study, StudyBuilder, Trial, TrialRecord};
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Each trial ends in another way, and the program does not.
+/// A scenario in which each trial ends in another way, and the program continues.
 fn endings(builder: StudyBuilder) -> Result<()> {
     let mut study = builder.trial_timeout(Duration::from_secs(3)).build()?;
     let finish = study.optimize(|trial| {
@@ -54,7 +54,7 @@ fn endings(builder: StudyBuilder) -> Result<()> {
     Ok(())
 }
 
-/// Says all that it hears, and ends the search at the fourth trial's end.
+/// A callback that prints all events, and ends the search at the fourth trial's end.
 #[derive(Debug)]
 struct Teller;
 
@@ -99,7 +99,7 @@ fn callbacks(builder: StudyBuilder) -> Result<()> {
     say(&format!("{finish:?} {:?}", study.trials()?.len()))
 }
 
-/// The second search is after the first, whose best it needs, also in the processes of its trials.
+/// A scenario of two searches: the second needs the best trial of the first, also in the processes of its trials.
 fn two(builder: impl Fn() -> StudyBuilder) -> Result<()> {
     let mut first = builder().project("first").max_trials(2).build()?;
     first.optimize(quick)?;
@@ -118,7 +118,7 @@ fn threads(builder: impl Fn() -> StudyBuilder) -> Result<()> {
     Ok(())
 }
 
-/// As `tests/test_study.py` has it in Python.
+/// A scenario with the same search as `tests/test_study.py` has in Python.
 fn optuna(builder: StudyBuilder) -> Result<()> {
     let mut study = builder.build()?;
     let finish = study.optimize(|trial| {
@@ -131,7 +131,7 @@ fn optuna(builder: StudyBuilder) -> Result<()> {
     say(&format!("{finish:?} {}", study.trials()?.len()))
 }
 
-/// Searches while Optuna does, in one journal; takes some milliseconds for each trial.
+/// A scenario in which Optuna searches in the same journal at the same time; takes some milliseconds for each trial.
 fn beside(builder: StudyBuilder) -> Result<()> {
     let mut study = builder.build()?;
     let finish = study.optimize(|trial| {
@@ -142,7 +142,7 @@ fn beside(builder: StudyBuilder) -> Result<()> {
     say(&format!("{finish:?}"))
 }
 
-/// As many trials of nothing as the variable says, with two parameters each.
+/// A scenario with empty trials, as many as the variable `TRIALS` says, with two parameters each.
 fn nothing(builder: StudyBuilder) -> Result<()> {
     let trials = std::env::var("TRIALS")?.parse()?;
     let finish = builder.max_trials(trials).build()?.optimize(|trial| {
@@ -152,7 +152,7 @@ fn nothing(builder: StudyBuilder) -> Result<()> {
     say(&format!("{finish:?}"))
 }
 
-/// Trains in steps of 50 ms, and goes on from its checkpoint.
+/// A scenario that trains in steps of 50 ms, and continues from its checkpoint.
 fn steps(builder: StudyBuilder) -> Result<()> {
     let mut study = builder.build()?;
     let finish = study.optimize(|trial| {

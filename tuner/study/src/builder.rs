@@ -1,4 +1,4 @@
-//! Fills the description of a search (`StudySpec`) option by option. Wrong options are refused when the study is built.
+//! Fills the description of a search (`StudySpec`) option by option. Wrong options are errors when the study is built.
 
 use crate::processes::is_in_objective;
 use crate::{Callback, Objective, Place, Study, StudyError, Value};
@@ -10,9 +10,9 @@ use ferrotune_tuner::process::Role;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A search that is being described; made by [`Study::builder`].
+/// The builder of a search; made by [`Study::builder`].
 ///
-/// By default it runs ten trials by the oracle `auto`, one after the other, in `studies/untitled_project`, on the CPU, and
+/// By default the search runs ten trials by the oracle `auto`, one after the other, in `studies/untitled_project`, on the CPU, and
 /// keeps the checkpoints of the best three.
 #[derive(Debug)]
 #[must_use = "a study is made with .build()?"]
@@ -20,7 +20,7 @@ pub struct StudyBuilder {
     spec: StudySpec,
     is_in_process: bool,
     callbacks: Vec<Box<dyn Callback>>,
-    /// The first given option that only a search with processes can keep.
+    /// The first given option that needs processes for the trials.
     needs_processes: Option<&'static str>,
     role: Option<Role>,
 }
@@ -42,7 +42,7 @@ impl StudyBuilder {
         }
     }
 
-    /// The study's name: its folder is `DIRECTORY/PROJECT`. A program that runs several searches gives each its own.
+    /// The study's name: its folder is `DIRECTORY/PROJECT`. A program that runs several searches gives each a different name.
     pub fn project(mut self, project: impl Into<String>) -> Self {
         self.spec.project = project.into();
         self
@@ -54,44 +54,44 @@ impl StudyBuilder {
         self
     }
 
-    /// A metric to optimise. Called again, it adds another one: trials are then compared by Pareto's rule.
+    /// A metric to optimise. Each call adds an objective: trials with several are compared by Pareto dominance.
     pub fn objective(mut self, metric: impl Into<String>, direction: Direction) -> Self {
         self.spec.objectives.push(Objective::new(metric, direction));
         self
     }
 
-    /// Keeps a metric at or below `bound` ([`Direction::Min`]), or at or above it.
+    /// A bound that a metric must keep: at or below `bound` with [`Direction::Min`], or at or above it.
     pub fn constraint(mut self, metric: impl Into<String>, direction: Direction, bound: f64) -> Self {
         self.spec.constraints.push(Constraint { metric: metric.into(), direction, bound });
         self
     }
 
-    /// The oracle that chooses what to try, by its name: `auto`, `gp`, `tpe`, `hyperband`, …, with its settings as in
+    /// The oracle that chooses the trials, by its name: `auto`, `gp`, `tpe`, `hyperband`, …, with its settings as in
     /// `hyperband:factor=4,iterations=2,min=1`.
     pub fn oracle(mut self, name: impl Into<String>) -> Self {
         self.spec.oracle = name.into();
         self
     }
 
-    /// The rule by which trials are ended for what they report: `median`, `patience:steps=5`, …
+    /// The pruner, which ends trials because of their reports: `median`, `patience:steps=5`, …
     pub fn pruner(mut self, rule: impl Into<String>) -> Self {
         self.spec.pruner = Some(rule.into());
         self
     }
 
-    /// The rule by which the search ends before all trials have run: `stagnation:trials=30`, …
+    /// The terminator, which ends the search before all trials have run: `stagnation:trials=30`, …
     pub fn terminator(mut self, rule: impl Into<String>) -> Self {
         self.spec.terminator = Some(rule.into());
         self
     }
 
-    /// How many trials to run in all, those of earlier runs included.
+    /// The number of trials to run in all, including those of earlier runs.
     pub fn max_trials(mut self, trials: u64) -> Self {
         self.spec.max_trials = trials;
         self
     }
 
-    /// How often each trial runs, each time with another seed; its values are the means.
+    /// The number of executions of each trial, each with another seed; the trial's values are the means.
     pub fn executions(mut self, executions: u64) -> Self {
         self.spec.executions = executions;
         self
@@ -103,13 +103,13 @@ impl StudyBuilder {
         self
     }
 
-    /// The parameters to tune: any other keeps its default, or else its lowest or first value.
+    /// The parameters to tune: any other parameter keeps its default, or else its lowest or first value.
     pub fn tune_only<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.spec.given.tune_only.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// A trial to try first, with these values: `.enqueue([("lr", 0.01.into())])`. The oracle chooses the others. The
+    /// A trial to try first, with these values: `.enqueue([("lr", 0.01.into())])`. The oracle chooses the other parameters. The
     /// same values are not queued twice in one study.
     pub fn enqueue<N: Into<String>>(mut self, values: impl IntoIterator<Item = (N, Value)>) -> Self {
         let values = values.into_iter().map(|(name, value)| (name.into(), value)).collect();
@@ -117,13 +117,13 @@ impl StudyBuilder {
         self
     }
 
-    /// Learns from another study before the first trial: a project in the same directory, or a folder, which has a slash as in
-    /// `./earlier/digits`. It tries the best trial of that study first. Nothing is written there, and its trials are not
-    /// trials of this study.
+    /// Learns from another study before the first trial: a project in the same directory, or a folder, whose path has a slash as in
+    /// `./earlier/digits`. The search tries the best trial of that study first. It does not change that study, whose trials do not
+    /// become trials of this study.
     ///
-    /// The first run takes the finished trials and keeps them, so that the search goes on in the same way when the other
-    /// study has grown. Only trials count whose parameters all are parameters here, with values in their ranges. The run
-    /// fails if the other study has other objectives or no such trial.
+    /// The first run copies the finished trials, so that the search continues in the same way when the other study has grown. Only
+    /// trials are used whose parameters are all parameters of this search, with values in their ranges. The run fails if the other
+    /// study has other objectives or no such trial.
     pub fn from(mut self, study: impl Into<String>) -> Self {
         self.spec.from = Some(study.into());
         self
@@ -141,31 +141,31 @@ impl StudyBuilder {
         self
     }
 
-    /// Ends a trial that runs longer.
+    /// Ends a trial that runs longer than this limit.
     pub fn trial_timeout(mut self, limit: Duration) -> Self {
         self.spec.trial_timeout_s = Some(limit.as_secs_f64());
         self.for_processes("trial_timeout")
     }
 
-    /// Ends a trial that holds more memory. By default a trial may take most of what the machine has left.
+    /// Ends a trial that holds more memory than this budget. By default a trial may take most of the machine's available memory.
     pub fn memory_bytes(mut self, budget: u64) -> Self {
         self.spec.memory_budget_bytes = Some(budget);
         self.for_processes("memory_bytes")
     }
 
-    /// How many trials run side by side.
+    /// The number of trials that run at the same time.
     pub fn concurrency(mut self, trials: u64) -> Self {
         self.spec.supervision.concurrency = trials;
         self.for_processes("concurrency")
     }
 
-    /// Threads of each trial. By default the trials share the machine's cores.
+    /// The number of threads of each trial. By default the trials share the machine's cores.
     pub fn threads(mut self, threads: u64) -> Self {
         self.spec.supervision.threads = Some(threads);
         self.for_processes("threads")
     }
 
-    /// How often a trial is tried again that ended by a signal or without a result, which may be chance.
+    /// The number of retries of a trial that ended by a signal or without a result, which may be due to chance.
     pub fn retries(mut self, retries: u64) -> Self {
         self.spec.supervision.retries = retries;
         self.for_processes("retries")
@@ -177,25 +177,25 @@ impl StudyBuilder {
         self
     }
 
-    /// How many of the best trials keep their checkpoints.
+    /// The number of the best trials that keep their checkpoints.
     pub fn keep_best(mut self, trials: u64) -> Self {
         self.spec.supervision.keep_best = trials;
         self.for_processes("keep_best")
     }
 
-    /// On a TPU, how many trials one process runs before another one takes its place.
+    /// The number of trials that one process runs on a TPU before another process replaces it.
     pub fn worker_trials(mut self, trials: u64) -> Self {
         self.spec.supervision.worker_trials = trials;
         self.for_processes("worker_trials")
     }
 
-    /// On a TPU, how long a process may take to leave before it is killed.
+    /// The time that a process on a TPU may take to exit before it is killed.
     pub fn grace(mut self, limit: Duration) -> Self {
         self.spec.supervision.grace_s = limit.as_secs_f64().ceil() as u64;
         self.for_processes("grace")
     }
 
-    /// On a TPU, how long to wait while another process uses it.
+    /// The time to wait for a TPU while another process uses it.
     pub fn device_wait(mut self, limit: Duration) -> Self {
         self.spec.supervision.device_wait_s = limit.as_secs_f64().ceil() as u64;
         self.for_processes("device_wait")
@@ -207,15 +207,15 @@ impl StudyBuilder {
         self.for_processes("mirror")
     }
 
-    /// The database that the study is in, for searches on several hosts, and for Optuna: `postgresql://USER@HOST/DATABASE`
-    /// or `sqlite:///FILE`, with the tables of Optuna's `RDBStorage`. By default the study is in its folder, which has the
-    /// checkpoints in any case. Each search has a folder of its own; those whose projects have one name have one study.
+    /// The database of the study, for searches on several hosts, and for Optuna: `postgresql://USER@HOST/DATABASE`
+    /// or `sqlite:///FILE`, with the tables of Optuna's `RDBStorage`. By default the study is in its folder, which always has the
+    /// checkpoints. Each search has its own folder; searches whose projects have the same name share one study.
     pub fn storage(mut self, url: impl Into<String>) -> Self {
         self.spec.storage = Some(url.into());
         self
     }
 
-    /// How often the other searches of a database are told that this one lives; after twice that time they take it for dead.
+    /// The interval of this search's heartbeats in the database; other searches consider the search dead after twice that time.
     pub fn heartbeat(mut self, interval: Duration) -> Self {
         self.spec.supervision.heartbeat_s = interval.as_secs_f64().ceil() as u64;
         self.for_processes("heartbeat")
@@ -233,26 +233,26 @@ impl StudyBuilder {
         self
     }
 
-    /// Tells `callback` what happens in the search. The processes of trials create it, too, but do not call it.
+    /// Reports the events of the search to `callback`. The processes of trials create the callback, too, but do not call it.
     pub fn callback(mut self, callback: impl Callback + 'static) -> Self {
         self.callbacks.push(Box::new(callback));
         self
     }
 
-    /// Runs the trials in the thread that asks for them, for objectives of microseconds: the same oracles, the same
+    /// Runs the trials in the calling thread, for objectives that take microseconds: the same oracles, the same
     /// journal, and a thousand trials a second.
     ///
-    /// Nothing contains a trial then. A panic is still only a failed trial, but a trial that crashes, hangs or takes all
-    /// memory does that to the program, and what it reported since its last checkpoint is lost.
+    /// The trials are then not isolated. A panic is still only a failed trial, but if a trial crashes, hangs or takes all
+    /// memory, the whole program does, and the trial's reports since its last checkpoint are lost.
     pub fn in_process(mut self) -> Self {
         self.is_in_process = true;
         self
     }
 
-    /// The study. Nothing is read or written yet.
+    /// Builds the study. Nothing is read or written yet.
     ///
-    /// Fails without an objective, for the name of an unknown oracle or rule, for a setting that it does not have, for limits that allow no trial, and for
-    /// options that a search [`in_process`](StudyBuilder::in_process) cannot keep.
+    /// Fails without an objective, for an unknown oracle or rule, for a setting that the oracle or rule does not have, for limits
+    /// that allow no trial, and for options that need processes in a search [`in_process`](StudyBuilder::in_process).
     pub fn build(mut self) -> Result<Study, StudyError> {
         if self.spec.objectives.is_empty() {
             return Err(StudyError::NoObjective);

@@ -1,28 +1,28 @@
-//! What a program wants to hear of a search while it runs. Nothing here changes what a trial does: pruners end trials.
+//! Callbacks for the events of a running search. A callback can end the search, but no single trial: pruners end trials.
 
 use crate::{Ending, Finish, TrialRecord};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::Path;
 
-/// Whether the search goes on.
+/// The decision whether the search continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// It does.
+    /// The search continues.
     Continue,
-    /// It ends: running trials stop at their next report, with a checkpoint, and go on another time.
+    /// The search ends: running trials stop at their next report, with a checkpoint, and continue in a later search.
     Stop,
 }
 
 impl Control {
-    /// Goes on where both do.
+    /// The decision to continue if both decisions are to continue.
     fn and(self, other: Control) -> Control {
         if self == Control::Stop { self } else { other }
     }
 }
 
-/// Hears of a search, in the process and the thread that called [`optimize`](crate::Study::optimize). What it is told
-/// is on disk by then.
+/// A callback: receives the events of a search, in the process and the thread that called [`optimize`](crate::Study::optimize). Each
+/// event's data is on disk before the call.
 ///
 /// ```
 /// use ferrotune_study::{Callback, Control, TrialRecord};
@@ -43,12 +43,12 @@ pub trait Callback: Debug {
         Control::Continue
     }
 
-    /// A trial begins, or goes on with its first execution.
+    /// A trial begins, or continues with its first execution.
     fn on_trial_begin(&mut self, _trial: u64) -> Control {
         Control::Continue
     }
 
-    /// An execution of a trial begins, or goes on: the first follows [`Callback::on_trial_begin`].
+    /// An execution of a trial begins or continues; the first one follows [`Callback::on_trial_begin`].
     fn on_execution_begin(&mut self, _trial: u64, _execution: u64) -> Control {
         Control::Continue
     }
@@ -58,7 +58,7 @@ pub trait Callback: Debug {
         Control::Continue
     }
 
-    /// A trial has reported metrics of a step (an epoch, by habit); `None` is a value that was not finite.
+    /// A trial has reported metrics of a step (usually an epoch); `None` is a value that was not finite.
     fn on_report(&mut self, _trial: u64, _step: u64, _metrics: &BTreeMap<String, Option<f64>>) -> Control {
         Control::Continue
     }
@@ -72,7 +72,7 @@ pub trait Callback: Debug {
     fn on_search_end(&mut self, _finish: &Finish) {}
 }
 
-/// Tells all of them that an execution of a trial begins.
+/// Reports to all callbacks that an execution of a trial begins.
 pub(crate) fn began(callbacks: &mut [Box<dyn Callback>], trial: u64, execution: u64) -> Control {
     let is_first = execution == 0;
     let of_trial =
@@ -80,7 +80,7 @@ pub(crate) fn began(callbacks: &mut [Box<dyn Callback>], trial: u64, execution: 
     of_trial.and(tell(callbacks, |callback| callback.on_execution_begin(trial, execution)))
 }
 
-/// Tells all of them that a trial has ended, and with it its last execution.
+/// Reports to all callbacks that a trial has ended, and with it its last execution.
 pub(crate) fn ended(callbacks: &mut [Box<dyn Callback>], record: &TrialRecord) -> Control {
     let (trial, executions) = (record.number, &record.executions);
     let last = executions.len().saturating_sub(1) as u64;
@@ -94,7 +94,7 @@ pub(crate) fn ended(callbacks: &mut [Box<dyn Callback>], record: &TrialRecord) -
     of_execution.and(tell(callbacks, |callback| callback.on_trial_end(record)))
 }
 
-/// Tells all of them; whether one of them wants the search to end.
+/// Reports an event to all callbacks; the result is `Stop` if one of them wants the search to end.
 pub(crate) fn tell(callbacks: &mut [Box<dyn Callback>], event: impl Fn(&mut dyn Callback) -> Control) -> Control {
     let answers: Vec<Control> = callbacks.iter_mut().map(|callback| event(callback.as_mut())).collect();
     if answers.contains(&Control::Stop) { Control::Stop } else { Control::Continue }

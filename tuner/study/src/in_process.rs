@@ -1,4 +1,4 @@
-//! A search in the program's own process: a call answers what its trials ask. No processes.
+//! A search in the program's own process: function calls answer the requests of its trials. No processes.
 
 use crate::callback::{began, ended, tell};
 use crate::{Callback, Control, Ending, Finish, ObjectiveValue, Parameter, Result, StudyError, Trial, TrialRecord};
@@ -11,22 +11,22 @@ use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 
-/// An open study.
+/// An open study, which its running trials share.
 #[derive(Debug)]
 pub(crate) struct OpenStudy(Rc<RefCell<Shared>>);
 
-/// What a study and those of its trials that run have in common.
+/// The state that a study shares with its running trials.
 #[derive(Debug)]
 struct Shared {
     search: InProcessSearch,
     callbacks: Vec<Box<dyn Callback>>,
-    /// Executions that trials which run had when they began, by number.
+    /// The number of executions that each running trial had when it began, by trial number.
     executions: BTreeMap<u64, usize>,
-    /// Why a trial was not answered: its objective sees no more than that it was not.
+    /// The error for which a trial got no answer; the trial's objective learns only that there was none.
     failure: Option<SearchError>,
 }
 
-/// Where one trial asks.
+/// The client with which a trial sends its requests to the study.
 #[derive(Debug)]
 struct TrialClient {
     study: Rc<RefCell<Shared>>,
@@ -49,7 +49,7 @@ impl SupervisorClient for TrialClient {
 }
 
 impl Shared {
-    /// Tells the callbacks, and stops where one of them wants to.
+    /// Reports an event to the callbacks, and stops the search if one of them wants it.
     fn announce(&mut self, event: impl Fn(&mut dyn Callback) -> Control) {
         let control = tell(&mut self.callbacks, event);
         self.heed(control);
@@ -61,7 +61,7 @@ impl Shared {
         }
     }
 
-    /// Begins the next trial, or says why there is none.
+    /// Begins the next trial, or returns why there is none.
     fn begin(&mut self, writing: Writing) -> Result<Next, StudyError> {
         loop {
             match self.search.begin(writing)? {
@@ -85,7 +85,7 @@ impl Shared {
         }
     }
 
-    /// Takes leave of a trial that has given its result.
+    /// Finishes a trial that has given its result.
     fn conclude(&mut self, number: u64) -> Result<TrialRecord, StudyError> {
         if let Some(failure) = self.failure.take() {
             return Err(failure.into());
@@ -106,9 +106,9 @@ impl Shared {
     }
 }
 
-/// What a study does next.
+/// The next step of a study.
 enum Next {
-    /// This trial has begun.
+    /// The trial with this number has begun.
     Trial(u64),
     Over(Finish),
 }
@@ -122,7 +122,7 @@ impl OpenStudy {
         Ok(OpenStudy(Rc::new(RefCell::new(study))))
     }
 
-    /// Runs one trial after the other, each in one write to the journal.
+    /// Runs one trial after the other; each trial is one write to the journal.
     pub(crate) fn optimize<R: ObjectiveValue>(
         &mut self,
         mut objective: impl FnMut(&Trial) -> Result<R>,
@@ -147,7 +147,7 @@ impl OpenStudy {
                 Next::Over(finish) => return Ok(finish),
             };
             let ran = ferrotune_trial::run_in_process(self.client(number), &mut *objective);
-            // Why the study could not record the result is the better reason.
+            // If the study could not record the result, that error is the better reason.
             self.0.borrow_mut().conclude(number)?;
             ran?;
         }

@@ -1,9 +1,9 @@
-//! Hyper-parameter searches in a Rust program, without a notebook: all that `%%tune` does, from [`Study::builder`].
+//! Hyper-parameter searches in a Rust program, without a notebook: all functions of `%%tune`, from [`Study::builder`].
 //!
-//! Trials are processes, as in a notebook: nothing that one does can end the program or the search. The program starts
-//! itself again, once as the supervisor of the search and once for each trial; in these, [`Study::builder`] and
-//! [`Study::optimize`] do not return. So the study is best built first in `main`: what comes before it runs in each of
-//! these processes, too.
+//! Trials are processes, as in a notebook: no trial can end the program or the search. The program starts
+//! itself again, once as the supervisor of the search and once for each trial; in these processes, [`Study::builder`] and
+//! [`Study::optimize`] do not return. The study should therefore be built first in `main`: code before it also runs in each of
+//! these processes.
 //!
 //! ```no_run
 //! use ferrotune_study::{Direction, Result, Study};
@@ -19,8 +19,8 @@
 //! }
 //! ```
 //!
-//! An objective of microseconds is better run in the program's own process: see [`StudyBuilder::in_process`], and
-//! [`Study::ask`] for a loop of one's own.
+//! An objective that takes microseconds should run in the program's own process: see [`StudyBuilder::in_process`], and
+//! [`Study::ask`] for a loop in the program.
 
 mod builder;
 mod callback;
@@ -53,33 +53,33 @@ pub struct Study {
     callbacks: Vec<Box<dyn Callback>>,
 }
 
-/// Where the trials run.
+/// The place where the trials run.
 #[derive(Debug)]
 enum Place {
-    /// In processes that this one has a supervisor start.
+    /// The trials run in processes that a supervisor starts.
     Processes,
-    /// In the thread that asks; the study is open once it has begun.
+    /// The trials run in the calling thread; the study is open once the search has begun.
     InProcess(Option<OpenStudy>),
-    /// In this process, which was started for one of them.
+    /// This process was started to run a trial.
     Worker {
-        /// The study of that trial.
+        /// The folder of that trial's study.
         study: PathBuf,
     },
 }
 
 impl Study {
-    /// A search that is still to be described.
+    /// A builder for the description of a search.
     ///
-    /// In a process that the program was started in again to supervise a search, this does so and does not return.
+    /// In a process in which the program was started again as a supervisor, this runs the search and does not return.
     pub fn builder() -> StudyBuilder {
         StudyBuilder::new()
     }
 
-    /// Runs the search, or goes on with it, until it is over or Ctrl-C stops it; gives why it ended.
+    /// Runs or continues the search until it is over or Ctrl-C stops it; returns why the search ended.
     ///
-    /// A program that is run again goes on where it was: finished trials count, and one that ran goes on from its last
-    /// checkpoint, where the objective restores it. Fails where the study cannot be opened or written, or where the
-    /// objective itself is at fault: its first trials all fail, or it never reports what is to be optimised.
+    /// A program that is run again continues the search: finished trials are kept, and an interrupted trial continues from its last
+    /// checkpoint, if the objective restores the checkpoint. Fails if the study cannot be opened or written, or if the
+    /// objective has an error: its first trials all fail, or it never reports the metric to optimise.
     ///
     /// ```no_run
     /// # use ferrotune_study::{Direction, Study};
@@ -100,7 +100,7 @@ impl Study {
     ) -> Result<Finish, StudyError> {
         match &mut self.place {
             Place::Processes => {
-                // `overwrite` applies to one call: the next one goes on.
+                // `overwrite` applies to one call: the next call continues the study.
                 let spec = StudySpec { overwrite: std::mem::take(&mut self.spec.overwrite), ..self.spec.clone() };
                 processes::search(&spec, &mut self.callbacks)
             }
@@ -110,18 +110,18 @@ impl Study {
                 let status = run_trials(|| ferrotune_trial::run_objective(|trial, _| objective(trial)));
                 std::process::exit(status.unwrap_or_else(processes::not_run))
             }
-            // The trial is of a later search in the program, which begins with what came of this one.
+            // This process runs a trial of a later search in the program, which begins with the results of this search.
             Place::Worker { .. } => Ok(Finish::MaxTrials),
         }
     }
 
-    /// Begins one more trial, for a loop of one's own: ask it for parameters, then [`Study::tell`] what came of it.
+    /// Begins another trial, for a loop in the program: ask the trial for parameters, then pass its result to [`Study::tell`].
     ///
-    /// Every fact is on disk before its call returns.
+    /// All data of a call is on disk before the call returns.
     ///
     /// # Errors
-    /// Fails unless the study is [`in_process`](StudyBuilder::in_process); if the search has nothing more to try; and with
-    /// [`StudyError::Waiting`] while the oracle needs the values of trials that were asked for and have not been told.
+    /// Fails unless the study is [`in_process`](StudyBuilder::in_process); if the search has no further trial; and with
+    /// [`StudyError::Waiting`] while the oracle needs the values of running trials for which `tell` was not called.
     ///
     /// ```no_run
     /// # use ferrotune_study::{Direction, Study};
@@ -137,7 +137,7 @@ impl Study {
     /// # }
     /// ```
     pub fn ask(&mut self) -> Result<Trial, StudyError> {
-        // In a trial of a later search in the program, this one has had all its trials.
+        // In a trial of a later search in the program, this search has already run all its trials.
         if matches!(self.place, Place::Worker { .. }) {
             Err(StudyError::Over { finish: Finish::MaxTrials })
         } else {
@@ -145,22 +145,22 @@ impl Study {
         }
     }
 
-    /// Ends a trial that [`Study::ask`] began, with what its objective would have returned; gives what is on disk of it.
+    /// Ends a trial that [`Study::ask`] began, with the value that its objective would return; returns the trial's record on disk.
     ///
     /// A trial without any finite value ends as failed.
     pub fn tell(&mut self, trial: Trial, values: impl ObjectiveValue) -> Result<TrialRecord, StudyError> {
         self.open_study()?.tell(&trial, values.values())
     }
 
-    /// Ends a trial that [`Study::ask`] began and that came to nothing.
+    /// Ends a trial that [`Study::ask`] began and that failed.
     pub fn tell_failed(&mut self, trial: Trial, reason: &str) -> Result<TrialRecord, StudyError> {
         self.open_study()?.tell_failed(&trial, reason)
     }
 
-    /// Adds a finished trial that was run elsewhere, by hand or by another program, as Optuna's `study.add_trial`: oracles learn
-    /// from it, and it counts as one of the study's trials. Its record is on disk when this returns.
+    /// Adds a finished trial that was run elsewhere, by hand or by another program, like Optuna's `study.add_trial`. Oracles learn
+    /// from the trial, and it is one of the study's trials. Its record is on disk when this returns.
     ///
-    /// A program that is run again adds it again; look at [`Study::trials`] first. In the processes of trials nothing is added.
+    /// A program that is run again adds the trial again; check [`Study::trials`] first. In the processes of trials nothing is added.
     ///
     /// # Errors
     /// Fails for a value that is not in its range, or that is not finite, for a parameter that has another kind in other
@@ -183,7 +183,7 @@ impl Study {
         values: impl ObjectiveValue,
     ) -> Result<TrialRecord, StudyError> {
         let parameters = parameters.into_iter().map(|(name, parameter)| (name.into(), parameter)).collect();
-        // A value that is none is refused with the others.
+        // A missing value becomes NaN, which is an error like other values that are not finite.
         let values: Vec<f64> = values.values().into_iter().map(|value| value.unwrap_or(f64::NAN)).collect();
         match &self.place {
             Place::InProcess(_) => self.open_study()?.add(&parameters, values),
@@ -198,7 +198,7 @@ impl Study {
         }
     }
 
-    /// All trials so far, by their numbers; none where the study has not begun.
+    /// All trials so far, by their numbers; empty if the study has not begun.
     pub fn trials(&self) -> Result<Vec<TrialRecord>, StudyError> {
         if let Place::InProcess(Some(study)) = &self.place {
             return Ok(study.trials());
@@ -209,14 +209,14 @@ impl Study {
         }
     }
 
-    /// The finished trial with the best value, of those that keep the constraints; none where there is none. Of several
+    /// The finished trial with the best value that keeps the constraints; `None` if there is no such trial. With several
     /// objectives it is the first of [`Study::best_trials`].
     pub fn best_trial(&self) -> Result<Option<TrialRecord>, StudyError> {
         Ok(self.best_trials()?.into_iter().next())
     }
 
-    /// The finished trials that no other one beats in every objective, of those that keep the constraints: where there
-    /// is one objective, the best trial alone.
+    /// The finished trials that keep the constraints and that no other such trial dominates: with one objective, only the best
+    /// trial.
     pub fn best_trials(&self) -> Result<Vec<TrialRecord>, StudyError> {
         Ok(best(&self.trials()?, &self.spec).into_iter().cloned().collect())
     }

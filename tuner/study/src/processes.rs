@@ -1,4 +1,4 @@
-//! A search with a process for each trial: the program started again as its supervisor, and listened to. Trains nothing.
+//! A search with a process for each trial: the program starts itself again as the supervisor, and reads its events. Trains nothing.
 
 use crate::callback::{began, ended, tell};
 use crate::{Callback, Control, Ending, Finish, StudyError, TrialRecord};
@@ -19,14 +19,14 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Supervises the search `spec` in this process, and leaves it.
+/// Supervises the search `spec` in this process, and then exits.
 pub(crate) fn supervise(spec: &Path) -> ! {
     let watcher = io::stdin().as_fd().try_clone_to_owned().and_then(|watcher| {
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
         Ok(watcher)
     });
     let status = match watcher {
-        // What was started before this in the program's `main` would hear the signals that are meant for the search.
+        // Threads that `main` started before would receive the signals that are meant for the search.
         Ok(watcher) if threads() > 1 => refuse(watcher),
         Ok(watcher) => main_of_program(spec, watcher),
         Err(error) => {
@@ -40,17 +40,17 @@ pub(crate) fn supervise(spec: &Path) -> ! {
 /// Whether this process runs a trial's objective.
 static IN_OBJECTIVE: AtomicBool = AtomicBool::new(false);
 
-/// Says that what follows is a trial's objective.
+/// Records that this process now runs a trial's objective.
 pub(crate) fn enter_objective() {
     IN_OBJECTIVE.store(true, Ordering::Relaxed);
 }
 
-/// Whether this is a trial's objective, rather than what a program does on its way to it.
+/// Whether a trial's objective runs, and not the program's code before it.
 pub(crate) fn is_in_objective() -> bool {
     IN_OBJECTIVE.load(Ordering::Relaxed)
 }
 
-/// Makes this process a worker, which dies with its supervisor.
+/// Makes this process a worker, which ends when its supervisor ends.
 pub(crate) fn become_worker() {
     if let Err(reason) = set_up_worker() {
         eprintln!("ferrotune: {reason}");
@@ -58,7 +58,7 @@ pub(crate) fn become_worker() {
     }
 }
 
-/// The exit status of a worker that the system keeps from running its trials.
+/// The exit status of a worker that cannot run its trials for a reason of the system.
 pub(crate) fn not_run(reason: String) -> i32 {
     eprintln!("ferrotune: {reason}");
     1
@@ -81,7 +81,7 @@ fn refuse(watcher: OwnedFd) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Has the program supervise `spec` in another process, and tells the callbacks what happens there.
+/// Runs a supervisor of `spec` in another process, and reports its events to the callbacks.
 pub(crate) fn search(spec: &StudySpec, callbacks: &mut [Box<dyn Callback>]) -> Result<Finish, StudyError> {
     // The supervisor receives Ctrl-C, too, and stops the search: this process stays to return the result.
     let idle = idle().map_err(StudyError::process("cannot wait for an interrupt"))?;
@@ -93,7 +93,7 @@ pub(crate) fn search(spec: &StudySpec, callbacks: &mut [Box<dyn Callback>]) -> R
     Ok(finish)
 }
 
-/// Whether no search runs, so that an interrupt ends the program as it did before the first one.
+/// A flag that is true while no search runs, so that an interrupt then ends the program as it did before the first search.
 fn idle() -> io::Result<Arc<AtomicBool>> {
     static IDLE: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
     let mut known = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,7 +111,7 @@ fn listen(spec: &StudySpec, callbacks: &mut [Box<dyn Callback>]) -> Result<Finis
     text.and_then(|text| file.write_all(&text)).map_err(StudyError::process("cannot write the search down"))?;
     let (mut supervisor, events) = start(file.path())?;
     let heard = hear(events, supervisor.id(), callbacks);
-    // It leaves once it has nobody to tell, or nothing more.
+    // The supervisor exits when its events are no longer read, or when it has no more.
     supervisor.wait().map_err(StudyError::process("cannot wait for the search's supervisor"))?;
     heard
 }
@@ -123,7 +123,7 @@ fn start(spec: &Path) -> Result<(Child, UnixStream), StudyError> {
     let mut command = Command::new(OWN_PROGRAM);
     command.arg0(arguments.next().unwrap_or_default()).args(arguments);
     command.env(ROLE_VARIABLE, Role::Supervisor { spec: spec.to_path_buf() }.to_variable());
-    // What `main` prints on its way to the study has been printed once.
+    // The program's output before the study was already printed by this process.
     command.stdin(OwnedFd::from(supervisors_end)).stdout(Stdio::null());
     let supervisor = command.spawn().map_err(StudyError::process(failed))?;
     Ok((supervisor, events))
@@ -135,7 +135,7 @@ type Reports = BTreeMap<u64, BTreeMap<String, Option<f64>>>;
 fn hear(events: UnixStream, supervisor: u32, callbacks: &mut [Box<dyn Callback>]) -> Result<Finish, StudyError> {
     let broken = StudyError::process;
     let mut is_stopping = false;
-    // What the trials have reported that have not ended: the event of a trial's end has not got it.
+    // The reports of trials that have not ended, because the event of a trial's end does not contain them.
     let mut reported: BTreeMap<u64, Reports> = BTreeMap::new();
     for line in BufReader::new(events).lines() {
         let line = line.map_err(broken("cannot hear the search's supervisor"))?;
@@ -148,7 +148,7 @@ fn hear(events: UnixStream, supervisor: u32, callbacks: &mut [Box<dyn Callback>]
             }
             Event::TrialStarted { trial, execution, .. } => began(callbacks, trial, execution),
             Event::Executed { trial, execution, values } => {
-                // The next one counts its steps anew.
+                // The next execution counts its steps from 0.
                 reported.remove(&trial);
                 tell(callbacks, |callback| callback.on_execution_end(trial, execution, &values))
             }
@@ -157,7 +157,7 @@ fn hear(events: UnixStream, supervisor: u32, callbacks: &mut [Box<dyn Callback>]
                 reported.entry(trial).or_default().entry(step).or_default().extend(metrics);
                 control
             }
-            // It goes on another time, and its end is on no disk.
+            // A cancelled trial continues in a later search, and its end is not recorded.
             Event::TrialEnded { record } if record.ending == Some(Ending::Cancelled) => Control::Continue,
             Event::TrialEnded { record } => {
                 let metrics = reported.remove(&record.number).unwrap_or_default();
@@ -175,7 +175,7 @@ fn hear(events: UnixStream, supervisor: u32, callbacks: &mut [Box<dyn Callback>]
     Err(broken("the search's supervisor ended without a word")(io::ErrorKind::UnexpectedEof.into()))
 }
 
-/// Has the supervisor stop after the steps that its trials are in. Said twice it would stop at once.
+/// Asks the supervisor to stop after its trials' current steps. A second signal would stop it at once.
 fn interrupt(supervisor: u32) -> Result<(), StudyError> {
     let pid = i32::try_from(supervisor).ok().and_then(Pid::from_raw);
     let told = pid.map_or(Ok(()), |pid| kill_process(pid, Signal::INT));

@@ -1,11 +1,11 @@
-//! Contracts of searches in the caller's own process. Starts no worker.
+//! Contract tests of searches in the caller's own process. They start no worker.
 
 mod other_writers;
 
 use ferrotune_space::objective::{Direction, Objective};
 use ferrotune_space::spec::StudySpec;
 
-/// A search that maximises `accuracy` in ten trials with seed 7.
+/// The spec of a search that maximises `accuracy` in ten trials with seed 7.
 fn spec(oracle: &str) -> StudySpec {
     let objectives = vec![Objective::new("accuracy", Direction::Max)];
     StudySpec {

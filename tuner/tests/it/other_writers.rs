@@ -1,5 +1,5 @@
-//! A study whose journal Optuna writes during the search: the contract of the file, with a writer that does as
-//! `JournalFileBackend` does. The real Optuna is in `tests/test_optuna.py`.
+//! Tests of a study whose journal Optuna writes during the search: the contract of the file, with a simulated writer that
+//! behaves like `JournalFileBackend`. The real Optuna is in `tests/test_optuna.py`.
 
 use crate::spec;
 use ferrotune_journal::{End, Journal, JournalError, Usage};
@@ -30,11 +30,11 @@ fn metrics(values: &[(&str, Option<f64>)]) -> BTreeMap<String, Option<f64>> {
     values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
 }
 
-/// Optuna's range of `x`.
+/// Optuna's distribution of `x`.
 const UNIT: &str =
     r#"{"name": "FloatDistribution", "attributes": {"step": null, "low": 0.0, "high": 1.0, "log": false}}"#;
 
-/// A process of Optuna's, of this name.
+/// A simulated process of Optuna's with this name.
 struct Optuna {
     journal: PathBuf,
     name: String,
@@ -88,8 +88,8 @@ impl Optuna {
             "datetime_complete": "2026-11-20T09:55:23.477178+00:00"}));
     }
 
-    /// The trials that this process has begun, as Optuna counts them. Reading takes no lock, so the last line may be half
-    /// written: as in Optuna, a line without its end is not read.
+    /// The trials that this process has begun, as Optuna counts them. Reading takes no lock, so the last line may be
+    /// incomplete: as in Optuna, a line without its end is not read.
     fn own(&self) -> Vec<u64> {
         let text = std::fs::read_to_string(&self.journal).expect("a journal");
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -108,7 +108,7 @@ fn search(directory: &Path, max_trials: u64) -> InProcessSearch {
         .expect("a study")
 }
 
-/// Runs the next trial of a search, whose value is its `x`; none where the search is over.
+/// Runs the next trial of a search, whose value is its `x`; fails if the search is over.
 fn run_next(search: &mut InProcessSearch, writing: Writing) -> Result<(u64, f64), Finish> {
     let number = match search.begin(writing).expect("begun") {
         Begun::Trial(number) => number,
@@ -131,7 +131,7 @@ fn a_number_that_another_program_took_is_not_taken_again() {
     let optuna = Optuna::on(folder.path(), "30db-1");
     assert_eq!(journal.begin_trial().expect("begun"), 0);
     optuna.create();
-    // Facts of our trial follow its line.
+    // Facts of our trial follow its first line.
     journal.report(0, 0, &metrics(&[("accuracy", Some(0.5))])).expect("told");
     assert_eq!(journal.begin_trial().expect("begun"), 2);
     optuna.end(1, 0.25);
@@ -160,7 +160,7 @@ fn two_programs_that_write_at_a_time_have_numbers_and_lines_of_their_own() {
             }
         });
         while !other.is_finished() {
-            // On a busy machine the other writer may wait long for a processor, and our trials are not endless.
+            // On a busy machine the other writer may wait long for a processor, and the number of our trials is limited.
             if ours.len() >= 100 * (rounds.load(Ordering::SeqCst) + 1) {
                 std::thread::yield_now();
                 continue;
@@ -169,7 +169,7 @@ fn two_programs_that_write_at_a_time_have_numbers_and_lines_of_their_own() {
             ours.push(run_next(&mut search, writing).expect("one more trial"));
         }
     });
-    // What came last is heard before the search goes on.
+    // The last facts of the other writer are read before the search continues.
     ours.push(run_next(&mut search, Writing::EachFact).expect("one more trial"));
     let theirs: Vec<(u64, f64)> =
         optuna.own().into_iter().enumerate().map(|(count, number)| (number, 0.5 + count as f64 / 1000.0)).collect();
@@ -194,7 +194,7 @@ fn trials_that_another_program_enqueues_are_run_and_those_it_runs_are_left_alone
     optuna.enqueue(json!({"x": 0.125}));
     optuna.enqueue(json!({"x": 0.25}));
     optuna.enqueue(json!({}));
-    // One of them is begun by Optuna, which is killed then; and one of its own.
+    // Optuna begins one of the enqueued trials and is then killed. It also begins a trial of its own.
     optuna.begin_enqueued(2);
     optuna.create();
     assert_eq!(run_next(&mut search, Writing::EachTrial).expect("the first enqueued one"), (1, 0.125));
@@ -221,7 +221,7 @@ fn a_trial_of_ours_that_another_program_has_begun_or_ended_is_not_run() {
     optuna.begin_enqueued(0);
     assert!(!journal.begin_enqueued_trial(0).expect("read"));
     assert!(journal.begin_enqueued_trial(1).expect("read"));
-    // Too late: the first one that begins a trial has it, and its first end counts.
+    // This is too late: the first program that begins a trial owns it, and its first end is final.
     optuna.begin_enqueued(1);
     let ended = TrialRecord { values: vec![0.5], ending: Some(Ending::Finished), ..journal.trials()[1].clone() };
     end(&mut journal, &ended);
@@ -238,7 +238,7 @@ fn a_link_that_a_killed_search_left_holds_up_nobody() {
     drop(open(folder.path()).expect("a new study"));
     let lock = folder.path().join("journal.log.lock");
     std::os::unix::fs::symlink(".//journal.log", &lock).expect("a link");
-    // Optuna looks at what the link leads to, and takes it for dead when that has not changed for long.
+    // Optuna checks the link's target, and declares the holder dead if the target has not changed for long.
     assert!(std::fs::metadata(&lock).expect("the journal").is_file());
     let mut journal = open(folder.path()).expect("at once");
     journal.begin_trial().expect("begun");
@@ -264,7 +264,7 @@ fn lines_that_optuna_ignores_or_understands_alone_do_not_end_the_search() {
     let mut journal = open(folder.path()).expect("a new study");
     let optuna = Optuna::on(folder.path(), "30db-1");
     assert_eq!(journal.begin_trial().expect("begun"), 0);
-    // Its trial was in the study that was here before.
+    // This trial was in the study that was in this folder before.
     optuna.end(12, 0.5);
     optuna.append(json!({"op_code": 7, "trial_id": 12, "step": 0, "intermediate_value": 0.5}));
     optuna.append(json!({"op_code": 8, "trial_id": 12, "user_attr": {"note": "late"}}));
@@ -278,7 +278,7 @@ fn lines_that_optuna_ignores_or_understands_alone_do_not_end_the_search() {
     assert_eq!((journal.trials().len(), journal.trials()[1].value(), names), (2, Some(0.25), vec!["x"]));
     assert_eq!(journal.begin_trial().expect("begun"), 2);
     assert_eq!(Journal::read(folder.path()).expect("a study").trials[1], journal.trials()[1]);
-    // A search never writes of a trial that is not there.
+    // A search never records facts of a trial that does not exist.
     Optuna::on(folder.path(), "ferrotune-1").end(12, 0.5);
     assert!(Journal::read(folder.path()).is_err());
 }

@@ -1,13 +1,13 @@
-//! Finding the operation that makes a NaN or an infinity, in place of seeing it in a loss much later. candle finds it.
+//! The switch for NaN detection: an error at the operation that makes a NaN or an infinity, not in a loss much later. candle detects it.
 
-/// Begins or ends to look at the result of each operation: the first one that has a NaN or an infinity that its inputs had not ends
-/// the cell, trial or program with an error that names the operation, the shapes and types of its inputs and result, and the
-/// gradient in which it was. As `jax_debug_nans` of JAX and the anomaly mode of PyTorch.
+/// Turns NaN detection on or off. The first operation whose result has a NaN or an infinity that its inputs do not have ends
+/// the cell, trial or program. The error names the operation, the shapes and types of its inputs and result, and the
+/// gradient in which the operation was. `jax_debug_nans` of JAX and the anomaly mode of PyTorch do the same.
 ///
 /// Infinities in tensors that are made from values, such as masks, are inputs: they are no error. A compiled step whose results or
-/// variables are not finite runs again, one operation after the other, with the same arguments, variables and random numbers; its
-/// variables have their values from before the step after that. Integers, quantized matrices and changes in place are not looked at.
-/// Each result is read, so this is for finding a fault, and slow on a device.
+/// variables are not finite runs again, operation by operation, with the same arguments, variables and random numbers. Its
+/// variables have their values from before the step after that. Integers, quantized matrices and changes in place are not checked.
+/// Each result is read back, so NaN detection is slow on a device: use it only to find a fault.
 ///
 /// ```no_run
 /// use candle_core::{Device, Tensor};
@@ -18,7 +18,7 @@
 /// ```
 ///
 /// # Panics
-/// The operation panics; a cell and a trial make an error of that.
+/// The operation panics; cells and trials turn the panic into an error.
 pub fn debug_nans(on: bool) {
     candle_core::anomaly::detect(on);
 }

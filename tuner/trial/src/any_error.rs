@@ -1,17 +1,17 @@
-//! The error of an objective: any error, with the place of the `?` at which it became the objective's.
+//! The error of an objective: any error, with the place of the first `?` that returned it.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::ops::Deref;
 use std::panic::Location;
 
-/// Any error, as the library's own functions return it: the caller's `?` gives it its place.
+/// Any error, as the library's own functions return it. The caller's `?` adds the place.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// Any error, or a text, and where it came into a function whose result is a [`Result`](crate::Result).
+/// Any error, or a text, with the place at which it entered a function whose result is a [`Result`](crate::Result).
 ///
-/// `?` and `into()` make it of errors of candle, of this crate and of all others, and of texts. `{}` shows the error;
-/// `{:#}` and `{:?}` show its place, too. It dereferences to the error itself, for `source()` and `downcast_ref()`.
+/// `?` and `into()` convert errors of candle, of this crate and of all others, and texts. `{}` shows the error;
+/// `{:#}` and `{:?}` also show its place. It dereferences to the error itself, for `source()` and `downcast_ref()`.
 ///
 /// ```
 /// # use ferrotune_trial::Result;
@@ -31,8 +31,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// Where the error came into the first function that returns it as this type: the file, line and column of a `?` or an
-    /// `into()`.
+    /// The place at which the error first became this type: the file, line and column of a `?` or an `into()`.
     pub fn place(&self) -> &'static Location<'static> {
         self.place
     }
@@ -43,7 +42,7 @@ impl Error {
     }
 }
 
-/// The result of a function of the library, whose error gets the place of the function's call.
+/// Adds the place of the caller to the error of a result. For functions of the library.
 #[doc(hidden)]
 #[track_caller]
 pub fn located<T, E: Into<BoxError>>(result: Result<T, E>) -> Result<T, Error> {
@@ -94,10 +93,10 @@ impl fmt::Debug for Error {
     }
 }
 
-/// What stands before the place of an error.
+/// The text before the place of an error.
 const PLACE: &str = "\n    at ";
 
-/// The place in what `{:#}` shows of an error; none where the error is of another type.
+/// The place in the `{:#}` text of an error; `None` where the error is of another type.
 #[doc(hidden)]
 pub fn place_in<T>(shown: impl FnOnce() -> String) -> Option<String> {
     let is_ours = std::any::type_name::<T>() == std::any::type_name::<Error>();

@@ -78,7 +78,7 @@ impl SupervisorClient for Connection {
     }
 }
 
-/// The error for a reply to another question.
+/// The error for a reply of a kind that does not answer the request.
 pub(crate) fn unexpected(reply: &Reply) -> TrialError {
     TrialError::Answer { answer: format!("{reply:?}") }
 }

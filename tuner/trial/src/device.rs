@@ -1,4 +1,4 @@
-//! Opens candle devices by name, and keeps the name of the one that this process uses. Chooses none.
+//! Opens candle devices by name, and remembers the name of this process' device. Chooses no device.
 
 use crate::any_error::BoxError;
 use crate::error::TrialError;
@@ -14,12 +14,12 @@ use std::sync::{Mutex, PoisonError};
 
 static CONNECTED: Mutex<Option<String>> = Mutex::new(None);
 
-/// The name of the device that this process uses, which in a worker is that of the trial: `cpu` until [`connect`] was called.
+/// The name of the device that this process uses; in a worker, the device of the trial. It is `cpu` until [`connect`] is called.
 pub fn connected() -> String {
     CONNECTED.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_else(|| "cpu".to_owned())
 }
 
-/// Makes the device with this name the one that this process uses. Opens nothing.
+/// Makes the device with this name the device of this process. Opens no device.
 pub fn connect(device: &str) {
     *CONNECTED.lock().unwrap_or_else(PoisonError::into_inner) = Some(device.to_owned());
 }
@@ -27,26 +27,26 @@ pub fn connect(device: &str) {
 /// The CUDA devices that this process has opened, by their ordinals.
 static OPEN_CUDA: Mutex<BTreeMap<usize, Device>> = Mutex::new(BTreeMap::new());
 
-/// Lets the random numbers of every open device begin with a seed.
+/// Sets the seed of the random numbers of every open CUDA device and plugin device.
 pub(crate) fn seed_open(seed: u64) -> Result<(), BoxError> {
     let cuda = OPEN_CUDA.lock().unwrap_or_else(PoisonError::into_inner);
     cuda.values().try_for_each(|device| device.set_seed(seed))?;
     plugins::seed_open(seed)
 }
 
-/// Lets the random numbers of a device that has just been opened begin with the seed that was given.
+/// Sets the seed of a device that has just been opened, if a seed was given to this process.
 fn seeded(device: Device) -> Result<Device, BoxError> {
     given_seed().map_or(Ok(()), |seed| device.set_seed(seed))?;
     Ok(device)
 }
 
-/// Makes the device with this name the one of a trial that begins in this process. A device that one process at a time can use
-/// is opened now, so that what its plugin takes is not taken for the trial's, and what is known of it is returned.
+/// Makes the device with this name the device of a trial that begins in this process. A device that only one process at a time can
+/// use is opened now, so that the memory of its plugin does not count as the trial's. Returns the known facts of such a device.
 pub(crate) fn enter_trial(device: &str) -> Option<DeviceUse> {
     connect(device);
     let is_exclusive = takes_one_process(device);
     if is_exclusive && let Err(error) = open_device(device) {
-        // The objective may do without it, and gets this error where it does not.
+        // The objective may not need the device. If it does, its own call returns this error.
         eprintln!("ferrotune: {device} does not open: {error}");
     }
     let (kind, version, before_bytes) =
@@ -54,7 +54,7 @@ pub(crate) fn enter_trial(device: &str) -> Option<DeviceUse> {
     Some(DeviceUse { name: device.to_owned(), kind, version, before_bytes, after_bytes: None })
 }
 
-/// What is known of the device with this name after a trial that began with `before`; none of the CPU.
+/// The known facts of the device with this name after a trial that began with `before`; `None` for the CPU.
 pub(crate) fn leave_trial(device: &str, before: Option<DeviceUse>) -> Option<DeviceUse> {
     if device.split(':').next() == Some("cpu") {
         return None;
@@ -64,11 +64,11 @@ pub(crate) fn leave_trial(device: &str, before: Option<DeviceUse>) -> Option<Dev
     Some(DeviceUse { name: device.to_owned(), kind, version, before_bytes, after_bytes })
 }
 
-/// Opens a device by its name: `cpu`, `cuda:0`, `tpu`, or the first device of a PJRT plugin, which is `xla:cpu` for XLA's own
-/// of the CPU and `xla:/opt/plugin.so` for any other.
+/// Opens a device by its name: `cpu`, `cuda:0`, `tpu`, or the first device of a PJRT plugin. `xla:cpu` is XLA's own plugin
+/// for the CPU, and `xla:/opt/plugin.so` is any other plugin.
 ///
-/// A device is opened once in a process: whoever opens it again gets the same device. Its random numbers begin with the seed
-/// that was given to [`seed`](crate::seed), if one was.
+/// A device is opened once in a process: later calls return the same device. Its random numbers begin with the seed
+/// that was given to [`seed`](crate::seed), if any.
 ///
 /// # Errors
 /// If this build or this machine has no such device, if it cannot be opened, or if the process is forked from one that had
@@ -102,11 +102,11 @@ fn open_cuda(ordinal: usize) -> Result<Device, BoxError> {
     }
 }
 
-/// The first cores of a plugin as one device, a mesh with the axis `data`: `tpu` or `xla:cpu` with its cores. Each number of
-/// cores is one device, beside [`open_device`]'s, and all of them share the plugin's one client.
+/// The first cores of a plugin (`tpu` or `xla:cpu`) as one device, a mesh with the axis `data`. Each number of
+/// cores makes a device of its own, separate from that of [`open_device`]. All of them share the plugin's one client.
 ///
 /// # Errors
-/// Those of [`open_device`], and if the plugin has fewer cores.
+/// The errors of [`open_device`], and an error if the plugin has fewer cores.
 pub fn open_cores(device: &str, cores: usize) -> Result<Device, BoxError> {
     fork::check()?;
     plugins::open(device, cores, None)
@@ -116,16 +116,16 @@ pub fn open_cores(device: &str, cores: usize) -> Result<Device, BoxError> {
 /// the same time, before they open the plugin in another way.
 ///
 /// # Errors
-/// Those of [`open_cores`], if another process is missing, or if this one has opened the plugin without the others.
+/// The errors of [`open_cores`], and an error if another process is missing or if this process has opened the plugin without the others.
 pub fn open_cores_across(device: &str, cores: usize, cluster: &Cluster) -> Result<Device, BoxError> {
     fork::check()?;
     plugins::open(device, cores, Some(cluster))
 }
 
-/// How many cores a plugin has for this process, by the name of its device. Opens the plugin.
+/// The number of cores that a plugin has for this process, by the name of its device. Opens the plugin.
 ///
 /// # Errors
-/// Those of [`open_device`].
+/// The errors of [`open_device`].
 pub fn count_cores(device: &str) -> Result<usize, BoxError> {
     fork::check()?;
     plugins::count_cores(device)

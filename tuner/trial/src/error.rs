@@ -1,14 +1,14 @@
-//! Why a call of a trial fails. When a trial has to stop, its calls fail on purpose, so that `?` ends the objective.
+//! The errors of a trial's calls. When a trial has to stop, its calls fail on purpose, so that `?` ends the objective.
 
 use crate::any_error::{BoxError, Error};
 use std::io;
 use std::path::PathBuf;
 
-/// The result of everything that an objective does: its `?` accepts errors of candle, of this crate and all others, and
-/// keeps its place.
+/// The result of an objective and of everything that it calls. `?` converts errors of candle, of this crate and all others, and
+/// keeps the place.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call of a trial fails.
+/// The reason why a call of a trial fails.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
     /// The search is being stopped; the trial continues later from its last checkpoint.
@@ -20,7 +20,7 @@ pub enum TrialError {
     /// The supervisor refuses the request.
     #[error("{reason}")]
     Refused {
-        /// What is wrong and what to do.
+        /// The fault and its cure.
         reason: String,
     },
     /// The supervisor cannot be reached.
@@ -29,129 +29,129 @@ pub enum TrialError {
         /// The system's reason.
         source: io::Error,
     },
-    /// This version does not know the supervisor's answer.
+    /// The supervisor's answer is unknown to this version.
     #[error("the supervisor answered {answer}; kernel and prelude are of different versions: run `ferrotune install`")]
     Answer {
-        /// The answer.
+        /// The debug text of the answer.
         answer: String,
     },
     /// A bound, step or default is a whole number that no study can record.
     #[error("`{name}` has the number {value}, but whole numbers of a parameter reach up to {max}; tune its exponent, or a factor", max = i64::MAX)]
     TooLarge {
-        /// The parameter.
+        /// The parameter's name.
         name: String,
-        /// The number.
+        /// The number that is too large.
         value: String,
     },
     /// The type of a parameter in the objective cannot represent its value.
     #[error("`{name}` is {value}, which its type in the objective cannot hold; narrow its range")]
     Value {
-        /// The parameter.
+        /// The parameter's name.
         name: String,
-        /// The value.
+        /// The parameter's value.
         value: String,
     },
-    /// A parameter depends on one that was not asked for.
+    /// A parameter depends on a parameter that the objective has not asked for.
     #[error("`{name}` depends on `{parent}`, which this trial has not asked for; ask for `{parent}` first")]
     Parent {
-        /// The parameter.
+        /// The dependent parameter's name.
         name: String,
-        /// The parameter that it depends on.
+        /// The name of the parameter that it depends on.
         parent: String,
     },
     /// A parameter depends on a value that its parent never has.
     #[error("`{name}` depends on `{parent}` being {value}, but `{parent}` is {distribution}; name one of its values")]
     Condition {
-        /// The parameter.
+        /// The dependent parameter's name.
         name: String,
-        /// The parameter that it depends on.
+        /// The name of the parameter that it depends on.
         parent: String,
-        /// The value.
+        /// The value that the parent never has.
         value: String,
-        /// The values of the parent.
+        /// The values that the parent can have.
         distribution: String,
     },
-    /// A checkpoint has no step that it belongs to.
+    /// A checkpoint is saved before the objective has any step.
     #[error("trial.checkpoint has no step yet; call it inside `for epoch in trial.epochs(n)` or after trial.report")]
     NoStep,
     /// A checkpoint could not be written or read.
     #[error("cannot {what} the checkpoint {path}: {source}")]
     Checkpoint {
-        /// The operation.
+        /// The failed operation, such as `read`.
         what: &'static str,
-        /// The file.
+        /// The checkpoint file.
         path: PathBuf,
-        /// The reason.
+        /// The reason of the failure.
         source: BoxError,
     },
     /// A checkpoint or the trial's folder cannot be read now; the trial continues later.
     #[error("cannot {what} {path}: {source}")]
     Unreadable {
-        /// The operation.
+        /// The failed operation, such as `read`.
         what: &'static str,
-        /// The file or folder.
+        /// The checkpoint file or the trial's folder.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
     },
-    /// A checkpoint does not fit the model.
+    /// The variables of a checkpoint do not fit the model.
     #[error("the checkpoint {path} does not fit the model: {mismatch}; use another --project or --overwrite")]
     Model {
-        /// The file.
+        /// The checkpoint file.
         path: PathBuf,
-        /// The variable, and how it differs.
+        /// The variable that does not fit, and how it differs.
         mismatch: String,
     },
-    /// The checkpoint of a trial of given values does not fit the model.
+    /// The variables of the checkpoint that was given to a trial of given values do not fit the model.
     #[error("the checkpoint {path} does not fit the model: {mismatch}; build the model of the trial that wrote it")]
     GivenModel {
-        /// The file.
+        /// The checkpoint file.
         path: PathBuf,
-        /// The variable, and how it differs.
+        /// The variable that does not fit, and how it differs.
         mismatch: String,
     },
-    /// The best value of a metric that is not an objective was asked for.
+    /// The objective asks for the best value of a metric that is not an objective of the study.
     #[error("`{metric}` is not an objective of the search ({objectives}); name it with --objective")]
     NotAnObjective {
-        /// The metric that was asked for.
+        /// The name of that metric.
         metric: String,
-        /// The study's objectives.
+        /// The names of the study's objectives.
         objectives: String,
     },
-    /// The best value of a metric was asked for in a trial of given values, which has no objective.
+    /// A trial of given values is asked for the best value of a metric whose direction is not given.
     #[error(
         "a trial of given values does not know whether `{metric}` is to become small or large; add .minimize({metric:?}) or .maximize({metric:?}) to Trial::of"
     )]
     NoDirection {
-        /// The metric that was asked for.
+        /// The name of the metric.
         metric: String,
     },
-    /// The best value of a metric was asked for before any report.
+    /// The objective asks for the best value of a metric before any report of it.
     #[error("`{metric}` has no finite value yet; call trial.report with it first")]
     NothingReported {
-        /// The metric.
+        /// The name of the metric.
         metric: String,
     },
-    /// The trial is run for the first program of a compiled step, and there is none.
+    /// The trial runs only to produce the first program of a compiled step, and no compiled step has run.
     #[error(
         "the trial reports before a compiled step has run; make the training step with ferrotune::compile, on trial.device()?"
     )]
     NoProgram,
-    /// What is asked for needs candle with Ferrotune's changes.
+    /// A device or feature needs candle with Ferrotune's changes.
     #[error(
         "{what} is not in this program; enable the feature `plugins` of ferrotune-study or ferrotune-trial, with candle as `ferrotune candle FOLDER` writes it"
     )]
     NoPlugins {
-        /// A device, or the search for a NaN.
+        /// The missing device or feature, such as the search for a NaN.
         what: String,
     },
-    /// There is no such device.
+    /// No device has this name.
     #[error("there is no device `{device}`; devices are cpu, cuda:0, cuda:1 and so on, tpu, xla:cpu and xla:FILE")]
     Device {
-        /// The device's name.
+        /// The unknown name.
         device: String,
     },
-    /// The plugin is open, and not together with other processes.
+    /// The plugin is already open in this process, without the other processes.
     #[error(
         "{device} is open in this process already, without the other workers; start all processes anew, and name the cores without \
          opening them: Strategy::cores(\"{device}\", {cores})"
@@ -159,10 +159,10 @@ pub enum TrialError {
     OpenAlone {
         /// The device's name.
         device: String,
-        /// How many of its cores were asked for.
+        /// The number of cores that was asked for.
         cores: usize,
     },
-    /// This build has no CUDA.
+    /// This build of candle has no CUDA.
     #[error("{device} cannot be used, because this build of candle has no CUDA; run `ferrotune install --cuda`")]
     NoCuda {
         /// The device's name.

@@ -1,5 +1,5 @@
 //! The library of objectives in workers: the [`Trial`] with its hyper-parameters, reports and checkpoints, and the
-//! [`Shared`] variables of the notebook. Decides nothing: every request goes to the supervisor.
+//! [`Shared`] variables of the notebook. Makes no decisions: every request goes to the supervisor.
 //!
 //! ```no_run
 //! # use ferrotune_trial::{Result, Trial, run_objective};

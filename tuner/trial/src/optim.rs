@@ -1,6 +1,6 @@
-//! Optimisers whose state goes into a checkpoint. On the CPU they update each variable in place, in one pass over its memory;
-//! on other devices by candle's operations, with the learning rate and the number of steps on the device, so that they can be
-//! part of a compiled step. Also clipping of gradients and schedules of the learning rate. Computes no gradients: candle's
+//! Optimisers whose state can be saved in a checkpoint, clipping of gradients, and schedules of the learning rate. On the CPU an
+//! optimiser updates each variable in place, in one pass over its memory. On other devices it uses candle's operations and keeps
+//! the learning rate and the number of steps on the device, so that a compiled step can contain it. Computes no gradients: candle's
 //! `backward` does.
 //!
 //! ```
@@ -38,21 +38,21 @@ pub use sgd::{ParamsSGD, SGD};
 use candle_core::{Result, Tensor, Var};
 use num_traits::Float;
 
-/// How one step changes a variable and the `N` moments that are kept for it.
+/// The rule by which one step changes a variable and the variable's `N` moments.
 trait Rule<const N: usize>: Sync {
-    /// What a step computes once for all variables: numbers of type `f64`, or tensors without dimensions.
+    /// The numbers that a step computes once for all variables: of type `f64`, or tensors without dimensions.
     type Scalars<T: Sync>: Sync;
 
-    /// The numbers of step `steps`, counted from 1.
+    /// The numbers of the step with the number `steps`, counted from 1.
     fn scalars(&self, lr: f64, steps: u32) -> Self::Scalars<f64>;
 
     /// The new value and moments of one element.
     fn element<F: Float>(&self, scalars: &Self::Scalars<f64>, value: F, gradient: F, moments: [F; N]) -> (F, [F; N]);
 
-    /// [`Rule::scalars`] on a device, without a look at its values.
+    /// The numbers of [`Rule::scalars`], computed on a device without a read of their values.
     fn device_scalars(&self, lr: &Tensor, steps: &Tensor) -> Result<Self::Scalars<Tensor>>;
 
-    /// [`Rule::element`] for whole tensors, on a device that has no kernel of ours.
+    /// The update of [`Rule::element`] for whole tensors, on a device for which Ferrotune has no kernel.
     fn tensor(
         &self,
         scalars: &Self::Scalars<Tensor>,
@@ -62,17 +62,17 @@ trait Rule<const N: usize>: Sync {
     ) -> Result<(Tensor, [Tensor; N])>;
 }
 
-/// A coefficient in the precision of the elements.
+/// Converts a coefficient to the precision of the elements.
 fn of<F: Float>(coefficient: f64) -> F {
     F::from(coefficient).expect("each f64 has a nearest f32")
 }
 
-/// The variables that an optimiser changes, in the order in which they were made.
+/// Returns the variables that an optimiser changes, in the order in which they were made.
 ///
 /// A `VarMap` returns its variables in another order in each process, and restored moments must match theirs.
 fn in_order(vars: Vec<Var>) -> Vec<Var> {
     let mut vars: Vec<Var> = vars.into_iter().filter(|var| var.dtype().is_float()).collect();
-    // candle numbers tensors when they are made, and only the debug text has the number.
+    // candle numbers tensors when they are made, and only the debug text shows the number.
     vars.sort_by_cached_key(|var| {
         let id = format!("{:?}", var.id());
         (id.len(), id)
@@ -87,7 +87,7 @@ mod tests {
     use candle_core::{DType, Device};
     use candle_nn::Optimizer;
 
-    /// Three steps as on a device, and as on the CPU, from the same start and with the same gradients and learning rates.
+    /// Compares three steps of the device's code and of the CPU's code, with the same start, gradients and learning rates.
     fn check<const N: usize>(rule: &impl Rule<N>, dtype: DType, length: usize, tolerance: f64) -> Result<()> {
         let wave = |shift: f64| -> Result<Tensor> {
             let angles = (0..length * 2).map(|index| (index as f64 * 0.37 + shift).sin()).collect::<Vec<_>>();
@@ -130,7 +130,7 @@ mod tests {
         check(&lion, DType::F64, 40_000, 1e-14)
     }
 
-    /// Four steps on a parabola, which has its gradient where it is.
+    /// Four steps on a parabola whose gradient equals the position.
     fn descend<O: Optimizer>(config: O::Config) -> Result<Vec<f64>> {
         let x = Var::new(1_f64, &Device::Cpu)?;
         let mut optimiser = O::new(vec![x.clone()], config)?;
@@ -142,7 +142,7 @@ mod tests {
         Ok(visited)
     }
 
-    /// Computed by hand from the definitions, with a learning rate of 0.5.
+    /// The expected values are computed by hand from the definitions, with a learning rate of 0.5.
     #[test]
     fn steps_are_those_of_the_definitions() -> Result<()> {
         let sgd = ParamsSGD { lr: 0.5, ..ParamsSGD::default() };
@@ -157,7 +157,7 @@ mod tests {
         Ok(())
     }
 
-    /// The step count is a number on the device, so that its powers must not lose digits where they are near 1 or 0.
+    /// On a device the step count is a number, and powers near 1 or 0 must not lose digits.
     #[test]
     fn bias_corrections_have_the_digits_of_the_cpu() -> Result<()> {
         let params = ParamsAdamW::default();

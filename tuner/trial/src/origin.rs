@@ -1,7 +1,7 @@
-//! Where an error of candle was made. `?` keeps no place in a function that returns candle's own result, such as a model's
-//! `forward`; the calls that led to the error tell the line.
+//! The origin of an error of candle: the calls that led to it. `?` records no place in a function that returns candle's own result,
+//! such as a model's `forward`, so the calls are the only way to the line.
 //!
-//! candle calls a function where it makes an error, and that keeps the addresses of the calls. Their files and lines are looked up
+//! candle calls a hook when it makes an error, and the hook keeps the addresses of the calls. The files and lines are looked up
 //! only for an error that ends a cell or a trial.
 
 use addr2line::Context;
@@ -14,7 +14,7 @@ use std::fs::{self, File};
 use std::ops::Range;
 use std::path::Path;
 
-/// So many calls are kept: rayon and the kernel add some tens to those of the user.
+/// The largest number of calls that is kept. rayon and the kernel add some tens of calls to those of the user.
 const MOST_CALLS: usize = 256;
 
 thread_local! {
@@ -27,7 +27,7 @@ struct Origin {
     addresses: Vec<usize>,
 }
 
-/// Remembers from now on the calls that lead to each error of candle.
+/// Installs the hook that records the calls that lead to each error of candle.
 #[doc(hidden)]
 pub fn witness_errors() {
     candle_core::error::on_error(witness);
@@ -42,8 +42,8 @@ fn witness(error: &candle_core::Error) {
     LAST.set(Some(Origin { error: error.to_string(), addresses }));
 }
 
-/// The calls that led to the error of candle which this message is about, as `file:line:column`, innermost first. Empty unless it is
-/// the last error of this thread, and where libraries have no debug information.
+/// The calls that led to the error of candle with this message, as `file:line:column`, innermost first. Empty if the error is not
+/// the last error of this thread, and for libraries without debug information.
 #[doc(hidden)]
 pub fn calls_to(message: &str) -> Vec<String> {
     let addresses = LAST.with_borrow(|last| {
@@ -53,7 +53,7 @@ pub fn calls_to(message: &str) -> Vec<String> {
     if addresses.is_empty() {
         return Vec::new();
     }
-    // Without it there are no places, and the error has that of its `?`.
+    // Without this file there are no calls, and the error keeps the place of its `?`.
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let libraries: Vec<Mapped<'_>> = maps.lines().filter_map(Mapped::of).collect();
     let calls = addresses.iter().filter_map(|&address| {
@@ -62,7 +62,7 @@ pub fn calls_to(message: &str) -> Vec<String> {
             return Some(calls_in_memory(address));
         }
         let first = libraries.iter().find(|first| first.path == *path)?;
-        // The address is that of the instruction to which the call returns.
+        // The address is that of the instruction after the call.
         calls_at(Path::new(path), address.checked_sub(first.addresses.start + 1)? as u64)
     });
     calls.flatten().collect()
@@ -82,8 +82,8 @@ impl<'a> Mapped<'a> {
     }
 }
 
-/// The calls at an address of a library that is in memory alone, which the dynamic linker knows by another name. The libraries of a
-/// trial are all loaded before its first error.
+/// The calls at an address of a library that exists only in memory, for which the dynamic linker has another name. The libraries
+/// of a trial are all loaded before its first error.
 fn calls_in_memory(address: usize) -> Vec<String> {
     let mut calls = Vec::new();
     backtrace::resolve(std::ptr::without_provenance_mut::<c_void>(address), |symbol| {
@@ -93,8 +93,8 @@ fn calls_in_memory(address: usize) -> Vec<String> {
     calls
 }
 
-/// The calls at an address of a library, which are several where functions have been inlined, innermost first; none where the library
-/// has no debug information. The crate backtrace does not see libraries that were loaded after it has first looked a line up.
+/// The calls at an address of a library, innermost first; several where functions have been inlined, and `None` where the library
+/// has no debug information. The crate backtrace does not see libraries that were loaded after its first look-up of a line.
 fn calls_at(library: &Path, address: u64) -> Option<Vec<String>> {
     let cache = ReadCache::new(File::open(library).ok()?);
     let object = object::File::parse(&cache).ok()?;

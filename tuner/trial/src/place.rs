@@ -1,4 +1,4 @@
-//! Positions in the user's source: the line of a cell, or a file and its line. Reads no source.
+//! Positions in the user's source: the line of a cell, or a file and its line. Does not read the source.
 
 #[cfg(feature = "plugins")]
 use std::backtrace::Backtrace;
@@ -18,7 +18,7 @@ struct Origin {
 
 impl Origin {
     fn line_of_cell(&self, file: &str, line: u32) -> Option<String> {
-        // A backtrace has the whole path of the file.
+        // A backtrace contains the whole path of the file.
         let is_within = Path::new(file).ends_with(self.file) && self.line < line;
         is_within.then(|| format!("line {} of the cell", line - self.line + self.cell_line))
     }
@@ -31,22 +31,22 @@ impl Origin {
 
 static ORIGIN: OnceLock<Origin> = OnceLock::new();
 
-/// Where in the objective's file items of earlier cells are. The trials of a process have one objective.
+/// The lines of the objective's file that contain items of earlier cells. The trials of a process have one objective.
 static ITEMS: OnceLock<Vec<ItemLines>> = OnceLock::new();
 
-/// Records where in the objective's file items of earlier cells are, so that messages have their places, too.
+/// Records the lines of the objective's file that contain items of earlier cells, so that messages name their cells.
 pub(crate) fn has_items(items: Vec<ItemLines>) {
     ITEMS.get_or_init(|| items);
 }
 
 /// Records that line `line` of `file` is line `cell_line` of the objective's cell, and so on for the following lines,
-/// so that messages have the line of the cell. `%%tune` calls it.
+/// so that messages name the line of the cell. `%%tune` calls it.
 #[doc(hidden)]
 pub fn in_cell(file: &'static str, line: u32, cell_line: u32) {
     ORIGIN.get_or_init(|| Origin { file, line, cell_line });
 }
 
-/// `line 3 of the cell`, if the position is in the objective's cell, or `In [2] line 3`, if it is in an item of an earlier one.
+/// The text `line 3 of the cell` for a position in the objective's cell, or `In [2] line 3` for an item of an earlier cell.
 pub(crate) fn line_of_cell(location: &Location<'_>) -> Option<String> {
     in_notebook(ORIGIN.get()?, location.file(), location.line())
 }
@@ -56,31 +56,31 @@ fn in_notebook(origin: &Origin, file: &str, line: u32) -> Option<String> {
     origin.line_of_cell(file, line).or_else(|| origin.line_of_item(file, line, items))
 }
 
-/// `line 3 of the cell` or `In [2] line 3`, for the innermost call of a backtrace that is in the notebook.
+/// The text `line 3 of the cell` or `In [2] line 3` for the innermost call of a backtrace that is in the notebook.
 #[cfg(feature = "plugins")]
 pub(crate) fn place_in_backtrace(backtrace: &Backtrace) -> Option<String> {
     let origin = ORIGIN.get()?;
-    // The standard library gives the calls only as text.
+    // The standard library returns the calls only as text.
     let text = backtrace.to_string();
     let calls = text.lines().filter_map(|line| line.trim_start().strip_prefix("at "));
     calls.filter_map(file_and_line).find_map(|(file, line)| in_notebook(origin, file, line))
 }
 
-/// The same for the innermost of calls that are `file:line:column`.
+/// The text `line 3 of the cell` or `In [2] line 3` for the innermost call in the notebook. Each call is `file:line:column`.
 #[cfg(feature = "plugins")]
 pub(crate) fn innermost_in_notebook(calls: &[String]) -> Option<String> {
     let origin = ORIGIN.get()?;
     calls.iter().filter_map(|call| file_and_line(call)).find_map(|(file, line)| in_notebook(origin, file, line))
 }
 
-/// The file and line of `file:line:column`.
+/// The file and the line in a text `file:line:column`.
 #[cfg(feature = "plugins")]
 fn file_and_line(place: &str) -> Option<(&str, u32)> {
     let (file, line) = place.rsplit_once(':')?.0.rsplit_once(':')?;
     Some((file, line.parse().ok()?))
 }
 
-/// `line 3 of the cell`, or `src/main.rs:12`.
+/// The text `line 3 of the cell`, or `src/main.rs:12` for a position outside the notebook.
 pub(crate) fn place(location: &Location<'_>) -> String {
     line_of_cell(location).unwrap_or_else(|| format!("{}:{}", location.file(), location.line()))
 }

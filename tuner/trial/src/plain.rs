@@ -1,5 +1,5 @@
-//! The functions of `plugins` for a program that has candle as crates.io has it: there are no plugins, the CPU's random numbers have no seed, and
-//! operations are not looked at.
+//! The functions of `plugins` for a program with the candle of crates.io: no plugins, no seed for the CPU's random numbers, and no
+//! NaN detection.
 
 use crate::any_error::BoxError;
 use crate::error::TrialError;
@@ -21,12 +21,12 @@ pub(crate) fn count_cores(device: &str) -> Result<usize, BoxError> {
     missing(format!("the device `{device}`"))
 }
 
-/// Whether this process has opened this plugin: it opens none.
+/// Whether this process has opened this plugin: always `false`.
 pub fn is_open(_plugin: &Path) -> bool {
     false
 }
 
-/// No device of a plugin is open, of which anything would be known.
+/// The known facts of a plugin's device: always `None`.
 pub(crate) fn facts_of(_device: &str) -> Option<(Option<String>, Option<String>, Option<u64>)> {
     None
 }
@@ -35,7 +35,7 @@ pub(crate) fn seed_open(_seed: u64) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// candle's own generator of the CPU takes no seed, so there is no public `seed`.
+/// Does nothing: candle's generator for the CPU takes no seed, so there is no public `seed`.
 pub(crate) fn seed_cpu(_seed: u64) -> Result<(), BoxError> {
     Ok(())
 }
@@ -54,7 +54,7 @@ pub(crate) fn detect_anomalies(on: bool) -> Result<(), BoxError> {
     if on { missing("the search for the operation that makes a NaN".to_owned()) } else { Ok(()) }
 }
 
-/// candle of crates.io tells nobody of its errors.
+/// Does nothing: the candle of crates.io has no hook for errors.
 pub(crate) fn remember_errors() {}
 
 pub(crate) fn line_of_error(_message: &str) -> Option<String> {
@@ -77,5 +77,5 @@ pub(crate) fn writes_first_program() -> bool {
     false
 }
 
-/// No step is compiled, so the trial ends without its first program, and says so.
+/// Does nothing: no step is compiled, so the trial ends without its first program and reports that.
 pub(crate) fn write_first_program(_file: &Path) {}

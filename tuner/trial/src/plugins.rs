@@ -1,5 +1,5 @@
-//! Devices of PJRT plugins, and what else needs candle with Ferrotune's changes: seeds of the CPU's random numbers, and the search
-//! for the operation that makes a NaN. Beside it, `plain` has the same functions for candle as it is.
+//! Devices of PJRT plugins, and the other features that need candle with Ferrotune's changes: seeds of the CPU's random numbers, and
+//! the search for the operation that makes a NaN. `plain` has the same functions for an unchanged candle.
 
 use crate::any_error::BoxError;
 use crate::error::TrialError;
@@ -22,14 +22,14 @@ pub(crate) use ferrotune_xla::{shortage_of, write_first_program, writes_first_pr
 /// The plugins that this process has opened, by the paths of their libraries.
 static OPEN: Mutex<BTreeMap<PathBuf, Opened>> = Mutex::new(BTreeMap::new());
 
-/// A plugin opens its devices once in a process; candle may have several devices on them.
+/// An open plugin. A plugin opens its devices once in a process; candle may have several devices on them.
 struct Opened {
     client: Client,
-    /// By the number of this process' cores that compute as one, and whether those of other processes do with them.
+    /// Devices by the number of this process' cores in each, and by their reach.
     devices: BTreeMap<(usize, Reach), Device>,
 }
 
-/// Which cores a device is made of.
+/// The processes whose cores a device is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reach {
     ThisProcess,
@@ -41,7 +41,7 @@ pub fn is_open(plugin: &Path) -> bool {
     open_plugins().contains_key(&real(plugin))
 }
 
-/// How many cores a plugin has for this process, by the name of its device. Opens the plugin.
+/// The number of cores that a plugin has for this process, by the name of its device. Opens the plugin.
 pub(crate) fn count_cores(device: &str) -> Result<usize, BoxError> {
     Ok(opened(&mut open_plugins(), library_of(device)?, None)?.client.devices()?.len())
 }
@@ -50,57 +50,57 @@ fn open_plugins() -> MutexGuard<'static, BTreeMap<PathBuf, Opened>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lets the random numbers of every open plugin's devices begin with a seed.
+/// Sets the seed of the random numbers of every open plugin's devices.
 pub(crate) fn seed_open(seed: u64) -> Result<(), BoxError> {
     let plugins = open_plugins();
     let mut devices = plugins.values().flat_map(|opened| opened.devices.values());
     Ok(devices.try_for_each(|device| device.set_seed(seed))?)
 }
 
-/// Lets the random numbers of the CPU begin with a seed.
+/// Sets the seed of the CPU's random numbers.
 pub(crate) fn seed_cpu(seed: u64) -> Result<(), BoxError> {
     Ok(Device::Cpu.set_seed(seed)?)
 }
 
-/// The seed of the CPU's random numbers, which is a random one at first.
+/// The seed of the CPU's random numbers, which is random until one is set.
 pub(crate) fn seed_of_cpu() -> u64 {
     Device::Cpu.get_current_seed().expect("the CPU always has a seed")
 }
 
-/// Runs a function whose random numbers on the CPU are those of a seed, in this thread.
+/// Runs a function in this thread with the CPU's random numbers of a seed.
 pub(crate) fn with_seed<R>(seed: u64, run: impl FnOnce() -> R) -> R {
     with_draws(Draws { seed, drawn: 0 }, run)
 }
 
-/// Begins or ends to look at the result of each operation.
+/// Turns NaN detection on or off.
 pub(crate) fn detect_anomalies(on: bool) -> Result<(), BoxError> {
     anomaly::detect(on);
     Ok(())
 }
 
-/// The operation that has panicked with this message, because it has made a NaN or an infinity, and its line in the cell.
+/// The operation that made a NaN or an infinity and panicked with this message, with its line in the cell.
 pub(crate) fn take_anomaly(message: &str) -> Option<String> {
     let anomaly = anomaly::take().filter(|anomaly| message.starts_with(&anomaly.to_string()))?;
     let place = place_in_backtrace(anomaly.backtrace()).map(|place| format!(" ({place})"));
     Some(format!("{anomaly}{}", place.unwrap_or_default()))
 }
 
-/// Remembers from now on where errors of candle are made.
+/// Starts to record the origins of candle's errors.
 pub(crate) fn remember_errors() {
     witness_errors();
 }
 
-/// The innermost line of the notebook that led to the error of candle which this message is about.
+/// The innermost line of the notebook that led to the error of candle with this message.
 pub(crate) fn line_of_error(message: &str) -> Option<String> {
     innermost_in_notebook(&calls_to(message))
 }
 
-/// Kind, version and memory in use of an open plugin's device, as far as the plugin tells; none of any other device.
+/// The kind, version and memory in use of an open plugin's device, as far as the plugin reports them; `None` for any other device.
 pub(crate) fn facts_of(device: &str) -> Option<(Option<String>, Option<String>, Option<u64>)> {
     let plugin = library_of(device).ok()?;
     let open = open_plugins();
     let client = &open.get(&plugin)?.client;
-    // Not all plugins tell all of it, and a trial needs none of it.
+    // A plugin may report only some of these facts, and a trial needs none of them.
     let version = client.version().ok().and_then(|version| version.lines().next().map(str::to_owned));
     let first = client.devices().ok().and_then(|devices| devices.into_iter().next());
     let kind = first.as_ref().and_then(|device| Some(device.description().ok()?.kind));
@@ -108,7 +108,7 @@ pub(crate) fn facts_of(device: &str) -> Option<(Option<String>, Option<String>, 
     Some((kind, version, used_bytes))
 }
 
-/// The library of the plugin that the name of a device stands for: what the search has hashed, if this is a trial on it.
+/// The path of the plugin's library for the name of a device. In a trial on the device it is the library whose hash the search has.
 fn library_of(device: &str) -> Result<PathBuf, BoxError> {
     match PluginCopy::given(device)? {
         Some(copy) => Ok(copy.path.into()),
@@ -116,18 +116,18 @@ fn library_of(device: &str) -> Result<PathBuf, BoxError> {
     }
 }
 
-/// What tells the library of a device from another build of it.
+/// The identity of a device's library, which differs between two builds of it.
 fn identity_of(device: &str, library: &Path) -> Result<String, BoxError> {
     let copy = PluginCopy::given(device)?;
     Ok(copy.map_or_else(|| identity(library), |copy| format!("{device} {}", copy.hash)))
 }
 
-/// The library itself, to which several names may lead.
+/// The canonical path of a library, to which several names may lead.
 fn real(plugin: &Path) -> PathBuf {
     plugin.canonicalize().unwrap_or_else(|_| plugin.to_owned())
 }
 
-/// So many cores of the plugin with this name, with those of the other processes of a cluster, opened now or before.
+/// A device of the first `cores` cores of this plugin, with those of the other processes of a cluster. Opens the device if needed.
 pub(crate) fn open(name: &str, cores: usize, cluster: Option<&Cluster>) -> Result<Device, BoxError> {
     let plugin = library_of(name)?;
     let identity = identity_of(name, &plugin)?;
@@ -140,9 +140,9 @@ pub(crate) fn open(name: &str, cores: usize, cluster: Option<&Cluster>) -> Resul
     if let Some(device) = open.devices.get(&key) {
         return Ok(device.clone());
     }
-    // A search compiles the same program in many workers; each but the first one loads it.
+    // A search compiles the same program in many workers. The first worker compiles it, and the others load it from this cache.
     let cache = dirs::cache_dir().map(|folder| folder.join("ferrotune/xla"));
-    // A trial on the CPU shares its budget with the programs of XLA, of which each core runs one. In a cell there is no such limit.
+    // A trial on the CPU shares its memory budget with XLA's programs, and each core runs one program. A cell has no such limit.
     let budget: Option<u64> = std::env::var(BUDGET_VARIABLE).ok().and_then(|bytes| bytes.parse().ok());
     let budget = budget.filter(|_| name == "xla:cpu").map(|bytes| bytes / cores.max(1) as u64);
     let all = cores * cluster.map_or(1, |cluster| cluster.workers().len());
@@ -158,7 +158,7 @@ pub(crate) fn open(name: &str, cores: usize, cluster: Option<&Cluster>) -> Resul
     Ok(device)
 }
 
-/// The plugin as it is open, or opened now: together with the other processes of a cluster, if there is one.
+/// The open plugin. Opens it if needed, together with the other processes of a cluster, if there is a cluster.
 fn opened<'a>(
     plugins: &'a mut BTreeMap<PathBuf, Opened>,
     plugin: PathBuf,

@@ -22,10 +22,10 @@ use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::path::Path;
 use std::sync::{Mutex, Once, OnceLock, PoisonError};
 
-/// A reason is one line with at most this many characters.
+/// The largest number of characters in a reason, which is one line.
 const LONGEST_REASON_CHARS: usize = 2000;
 
-/// A profile that is being written.
+/// The name of a profile's file while the file is being written.
 const PARTIAL_PROFILE_FILE: &str = "profile.json.partial";
 
 /// The last panic of any thread. If a panic crosses from a thread pool into the objective, the hook runs only on the
@@ -42,7 +42,7 @@ type PanicHook = Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send>;
     note = "of several objectives, a tuple or an array of them in the order of --objective: `Ok((accuracy, size))`"
 )]
 pub trait ObjectiveValue {
-    /// The values of the objectives, in the order of `--objective`; `None` means that the reports have the value; an
+    /// The values of the objectives, in the order of `--objective`. `None` means that the value comes from the reports, and an
     /// empty list means this for all objectives.
     fn values(self) -> Vec<Option<f64>>;
 }
@@ -107,13 +107,13 @@ pub fn run_objective<R: ObjectiveValue>(body: impl FnOnce(&Trial, &Shared) -> Re
     run_in_worker(Box::new(|trial, shared| Ok(body(trial, shared)?.values())))
 }
 
-/// An objective of any type, so that what runs it is compiled here and not in each cell.
+/// An objective of any type. It is boxed so that the code that runs it is compiled here and not in each cell.
 type Body<'a> = Box<dyn FnOnce(&Trial, &Shared) -> Result<Vec<Option<f64>>> + 'a>;
 
 fn run_in_worker(body: Body<'_>) -> i32 {
     record_panics();
     let result = Connection::from_stdin().and_then(|connection| run_over(Box::new(connection), body, Uses::Device));
-    // The process exits without destructors, which would do this.
+    // The process exits without destructors, which would otherwise flush standard output.
     let flushed = std::io::stdout().flush().map_err(|source| TrialError::Connection { source });
     match result.and_then(|status| flushed.map(|()| status)) {
         Ok(status) => status,
@@ -126,7 +126,7 @@ fn run_in_worker(body: Body<'_>) -> i32 {
 
 /// Runs `body` as the objective of a trial in this process, and sends its result to `client`.
 ///
-/// Catches a panic; everything else that ends a process ends this one. Fails only if the result cannot be sent.
+/// Catches a panic. Everything else that ends a process ends this process. Fails only if the result cannot be sent.
 #[doc(hidden)]
 pub fn run_in_process<R: ObjectiveValue>(
     client: Box<dyn SupervisorClient>,
@@ -137,12 +137,12 @@ pub fn run_in_process<R: ObjectiveValue>(
     run_over(client, Box::new(|trial, _| Ok(body(trial)?.values())), Uses::Nothing).map(drop)
 }
 
-/// What a trial has in its process for itself.
+/// The resources of its process that a trial has for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Uses {
-    /// The process' device, which is that of the trial.
+    /// The process' device, which is the device of the trial.
     Device,
-    /// Nothing but the random numbers of its thread, which is one of a program.
+    /// Only the random numbers of its thread, as one of several trials in a program.
     Nothing,
 }
 
@@ -167,10 +167,10 @@ fn run_over(mut client: Box<dyn SupervisorClient>, body: Body<'_>, uses: Uses) -
     Ok(i32::from(matches!(request, Request::Fail { .. } | Request::Postpone { .. })))
 }
 
-/// Runs the objective on the trial's device, and tells the supervisor about the device before and after.
+/// Runs the objective on the trial's device, and reports the device to the supervisor before and after.
 fn on_device(trial: &Trial, body: Body<'_>) -> Result<Request, TrialError> {
     remember_errors();
-    // An earlier trial of this process may have asked for it on its own.
+    // An earlier trial of this process may have turned NaN detection on.
     if let Err(error) = detect_anomalies(trial.debugs_nans()) {
         return Ok(failed(error.as_ref()));
     }
@@ -222,7 +222,7 @@ fn outcome(trial: &Trial, body: Body<'_>) -> Request {
     }
 }
 
-/// A panic with this message, or the error of an operation that has made a NaN or an infinity.
+/// The ending for a panic with this message: a panic, or a failure if NaN detection caused it.
 fn panicked(message: String) -> Ending {
     match take_anomaly(&message) {
         Some(reason) => Ending::Failed { reason },
@@ -243,7 +243,7 @@ fn profiled<T>(trial: &Trial, body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A profile that a reader finds is whole.
+/// Writes a profile under another name first, so that a reader never finds a part of it.
 fn write_profile(folder: &Path, profile: &Profile) -> io::Result<()> {
     // Only a worker has its folder from the start.
     fs::create_dir_all(folder)?;
@@ -252,7 +252,7 @@ fn write_profile(folder: &Path, profile: &Profile) -> io::Result<()> {
     fs::rename(partial, folder.join(PROFILE_FILE))
 }
 
-/// Whether a checkpoint could not be written because the disk, or the user's share of it, is full.
+/// Whether a checkpoint could not be written because the disk or the user's quota is full.
 fn is_of_full_disk(error: &(dyn Error + 'static)) -> bool {
     let (mut is_checkpoint, mut is_full) = (false, false);
     let mut cause = Some(error);
@@ -265,13 +265,13 @@ fn is_of_full_disk(error: &(dyn Error + 'static)) -> bool {
     is_checkpoint && is_full
 }
 
-/// The objective has failed because of its last program, which its device could not hold.
+/// The result of an objective whose last program does not fit into the device's memory.
 fn refused(Shortage { device, needed_bytes, available_bytes }: Shortage) -> Request {
     let (estimate_bytes, budget_bytes) = (needed_bytes, available_bytes);
     Request::Fail { ending: Ending::Refused { estimate_bytes, budget_bytes, device: Some(device) } }
 }
 
-/// Whether the device had too little memory. candle keeps only the text of a plugin's error, which has PJRT's code in it.
+/// Whether the device had too little memory. candle keeps only the text of a plugin's error, which contains PJRT's error code.
 fn is_of_full_device(error: &(dyn Error + 'static)) -> bool {
     let code = Code::RESOURCE_EXHAUSTED.to_string();
     reason_of(error).contains(&format!(": {code}: "))
@@ -281,18 +281,18 @@ fn failed(error: &(dyn Error + 'static)) -> Request {
     Request::Fail { ending: Ending::Failed { reason: reason_of(error) } }
 }
 
-/// The objective's own error, with its place.
+/// The result of an objective that returned an error, with the error's place.
 fn failed_at(error: &crate::Error) -> Request {
     let mut reason = reason_of(error.as_ref());
     let place = line_of_error(&reason).unwrap_or_else(|| place(error.place()));
-    // That of a parameter may begin with it.
+    // The reason may already contain the place, such as that of a parameter.
     if !reason.contains(&place) {
         reason = format!("{reason} ({place})");
     }
     Request::Fail { ending: Ending::Failed { reason } }
 }
 
-/// An error and its causes in one line.
+/// The text of an error and of its causes, in one line.
 fn reason_of(error: &(dyn Error + 'static)) -> String {
     let mut reason = error.to_string();
     let mut source = error.source();
@@ -308,7 +308,7 @@ fn reason_of(error: &(dyn Error + 'static)) -> String {
     words.join(" ").chars().take(LONGEST_REASON_CHARS).collect()
 }
 
-/// Sets the hook for the next trial. An earlier trial in this process may have set one of its own, which goes.
+/// Sets the panic hook for the next trial. Replaces the hook that an earlier trial in this process may have set.
 fn record_panics() {
     static FIRST_HOOK: OnceLock<PanicHook> = OnceLock::new();
     let hook = panic::take_hook();

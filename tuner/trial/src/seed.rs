@@ -1,4 +1,4 @@
-//! The seed of a process: of first weights, dropout, and all else that is drawn on a device, and of shuffles.
+//! The seed of a process. It decides first weights, dropout and all other random numbers of devices, and shuffles.
 
 use crate::any_error::BoxError;
 use crate::device;
@@ -11,19 +11,19 @@ use std::sync::{Mutex, PoisonError};
 static GIVEN: Mutex<Option<u64>> = Mutex::new(None);
 
 thread_local! {
-    /// The seed of the trial that this thread runs beside others.
+    /// The seed of the trial that this thread runs, where other threads run other trials.
     static OF_THREAD: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Decides all random numbers from here on: those of tensors, such as first weights and dropout, on the CPU and on every device
-/// that this process has opened or opens later, and shuffles of datasets that have no seed of their own.
+/// Sets the seed of all random numbers from here on: those of tensors, such as first weights and dropout, on the CPU and on every
+/// device that this process has opened or opens later, and those of shuffles of datasets that have no seed of their own.
 ///
-/// The same seed gives the same numbers on any number of threads, as long as one thread draws after another; elements of a
-/// dataset and replicas of a strategy have numbers of their own. Different kinds of devices draw different numbers. In a trial,
-/// [`Trial::seed`](crate::Trial::seed) is in force from the start, and a trial that goes on from a checkpoint draws what it
-/// would have drawn without the interruption.
+/// The same seed gives the same numbers on any number of threads, as long as only one thread draws at a time. Elements of a
+/// dataset and replicas of a strategy have their own numbers. Different kinds of devices draw different numbers. In a trial,
+/// [`Trial::seed`](crate::Trial::seed) applies from the start, and a trial that continues from a checkpoint draws the same
+/// numbers as without the interruption.
 ///
-/// Fails if a device refuses, as one of a plugin does within a step that is compiled.
+/// Fails if a device refuses the seed, as a plugin's device does within a compiled step.
 ///
 /// ```
 /// # use candle_core::{Device, Tensor};
@@ -38,7 +38,7 @@ pub fn seed(seed: u64) -> Result<(), BoxError> {
     begin(seed)
 }
 
-/// [`seed`], as far as candle can be seeded.
+/// Does the work of [`seed`], which is public only where candle can be seeded in full.
 pub(crate) fn begin(seed: u64) -> Result<(), BoxError> {
     if OF_THREAD.get().is_some() {
         OF_THREAD.set(Some(seed));
@@ -53,12 +53,12 @@ pub fn given_seed() -> Option<u64> {
     OF_THREAD.get().or_else(|| *GIVEN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The seed in force; where none was given, that of the CPU, which is a random one at first.
+/// The present seed: the given seed, or the seed of the CPU, which is random at first, if none was given.
 pub fn current_seed() -> u64 {
     given_seed().unwrap_or_else(plugins::seed_of_cpu)
 }
 
-/// Lets what is drawn begin with a seed, while [`current_seed`] stays.
+/// Restarts the random numbers from this seed. The result of [`current_seed`] does not change.
 pub(crate) fn draw_from(seed: u64) -> Result<(), BoxError> {
     plugins::seed_cpu(seed)?;
     if OF_THREAD.get().is_none() {
@@ -68,7 +68,7 @@ pub(crate) fn draw_from(seed: u64) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Runs a trial in a thread of a program, which may run others at the same time, with numbers of its own on the CPU.
+/// Runs a trial in one thread of a program with its own random numbers on the CPU. Other threads may run trials at the same time.
 pub(crate) fn in_thread<R>(seed: u64, run: impl FnOnce() -> R) -> R {
     let before = OF_THREAD.replace(Some(seed));
     let result = plugins::with_seed(seed, run);

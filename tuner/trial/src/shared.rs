@@ -1,7 +1,7 @@
 //! The notebook's variables that an objective uses: the cell process packs them once, and every worker maps them.
 //!
-//! They are in one sealed memory file in safetensors layout. Tensors lie over the mapping, without a copy; other values
-//! are text in the file's metadata. The compiler refuses types that cannot travel.
+//! The variables are in one sealed memory file in safetensors layout. Tensors lie over the mapping, without a copy; other values
+//! are text in the file's metadata. The compiler refuses types that cannot be shared.
 
 mod adopt;
 mod array;
@@ -24,13 +24,13 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a variable could not travel.
+/// The reason why a variable could not be shared.
 #[derive(Debug, thiserror::Error)]
 pub enum ShareError {
     /// The file with the shared data could not be opened or written.
     #[error("cannot {what} the shared data: {source}")]
     File {
-        /// The operation, with the file's name if it has one.
+        /// The failed operation, with the file's name if it has one.
         what: String,
         /// The system's reason.
         source: io::Error,
@@ -38,29 +38,29 @@ pub enum ShareError {
     /// The file is not in safetensors layout.
     #[error("the shared data {path} is damaged: {source}; run the cell again")]
     Layout {
-        /// The file.
+        /// The file's path.
         path: PathBuf,
         /// The parser's reason.
         source: SafeTensorError,
     },
-    /// A tensor's elements are of a type that does not travel.
+    /// The element type of a tensor cannot be shared.
     #[error("`{name}` is a tensor of {dtype:?}, which cannot travel to a trial; convert it with .to_dtype(...)")]
     Dtype {
-        /// The variable.
+        /// The variable's name.
         name: String,
         /// Its element type.
         dtype: DType,
     },
-    /// Nothing was packed under this name.
+    /// The file has no data under this name.
     #[error("`{name}` is not among the shared data; run the cell that defines it, then %%tune again")]
     Missing {
-        /// The variable, or the part of it.
+        /// The name of the variable, or of a part of it.
         name: String,
     },
     /// The packed value has another type.
     #[error("`{name}` is {found} among the shared data, which is no {wanted}; run %%tune again")]
     Kind {
-        /// The variable, or the part of it.
+        /// The name of the variable, or of a part of it.
         name: String,
         /// The packed type.
         found: String,
@@ -70,41 +70,41 @@ pub enum ShareError {
     /// The saved state does not fit the state to restore.
     #[error("{mismatch}")]
     Fit {
-        /// Which variable, and how it differs.
+        /// The variable that does not fit, and how it differs.
         mismatch: String,
     },
     /// candle could not make or copy a tensor.
     #[error("`{name}` cannot be shared: {source}")]
     Tensor {
-        /// The variable.
+        /// The variable's name.
         name: String,
         /// candle's reason.
         source: candle_core::Error,
     },
 }
 
-/// A variable is loaded in pieces of this size.
+/// The size of the pieces in which a variable is loaded.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// The shared data of a study, or a trial's checkpoint, in a worker.
 #[derive(Debug)]
 pub struct Shared {
-    /// `None` if nothing was captured.
+    /// The file, or `None` if nothing was captured.
     file: Option<(Place, Metadata)>,
-    /// One tensor for each name, because a change of one tensor would change any other over the same bytes.
+    /// The tensors by name, each made only once, because a change of one tensor would change any other over the same bytes.
     tensors: RefCell<HashMap<String, Tensor>>,
 }
 
-/// The place of the tensors.
+/// The storage of the tensors.
 #[derive(Debug)]
 enum Place {
-    /// In memory that is mapped for ever; the tensors lie over it.
+    /// Memory that is mapped for ever; the tensors lie over it.
     Mapping(Mapping),
-    /// In a file; each tensor is read when it is requested. A private mapping would count as the trial's own memory for
+    /// A file; each tensor is read when it is requested. A private mapping would count as the trial's own memory for
     /// as long as it exists.
     File {
         file: File,
-        /// Where the first tensor's data begin.
+        /// The position of the first tensor's data.
         data: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! The trial in its objective: reports, epochs, the device and the best value so far.
+//! The trial inside its objective: reports, epochs, the device and the best value so far.
 
 mod checkpoint;
 mod fixed;
@@ -28,12 +28,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// One trial: asks the supervisor for hyper-parameters, and reports results to it.
+/// A trial, which asks the supervisor for hyper-parameters and reports results to it.
 #[derive(Debug)]
 pub struct Trial {
     client: RefCell<Box<dyn SupervisorClient>>,
     assignment: Assignment,
-    /// All reports, also those of earlier workers of this trial.
+    /// All reports of this trial, also those of its earlier workers.
     record: RefCell<TrialRecord>,
     /// The last step of the objective in this worker.
     step: Cell<Option<u64>>,
@@ -48,12 +48,12 @@ pub struct Trial {
     refusal: RefCell<Option<TrialError>>,
     /// The parameters that the objective has asked for, in this worker.
     asked: RefCell<BTreeMap<String, Asked>>,
-    /// Of a trial that no search runs: see [`Trial::of`].
+    /// The settings of a trial of given values, see [`Trial::of`]; `None` in a search.
     fixed: Option<Fixed>,
 }
 
 impl Trial {
-    /// A trial that sends its requests through `client`. For programs that run objectives themselves.
+    /// A trial that sends its requests through `client`, for programs that run objectives themselves.
     ///
     /// Fails if the supervisor does not return an assignment.
     #[doc(hidden)]
@@ -85,13 +85,13 @@ impl Trial {
         self.assignment.trial
     }
 
-    /// The trial's own seed: the same after a resume, and different for each execution. It decides what the trial draws, as
+    /// The trial's own seed: the same after a resume, and different for each execution. It decides all random numbers of the trial, as
     /// [`seed`](crate::seed) does.
     pub fn seed(&self) -> u64 {
         self.assignment.seed
     }
 
-    /// Which execution of the trial this is, counted from 0: with `--executions N` each trial runs N times.
+    /// The number of this execution of the trial, counted from 0. With `--executions N` each trial runs N times.
     pub fn execution(&self) -> u64 {
         self.assignment.execution
     }
@@ -110,12 +110,12 @@ impl Trial {
         located(open_device(self.device_name()))
     }
 
-    /// How many steps are to be profiled.
+    /// The number of steps to profile.
     pub(crate) fn profiled_steps(&self) -> Option<u64> {
         self.assignment.profile
     }
 
-    /// Whether the operation that makes the first NaN or infinity ends the trial.
+    /// Whether the first operation that makes a NaN or an infinity ends the trial.
     pub(crate) fn debugs_nans(&self) -> bool {
         self.assignment.debug_nans
     }
@@ -124,12 +124,12 @@ impl Trial {
         &self.assignment.device
     }
 
-    /// That device as a strategy with one replica. A trial on several devices makes its own strategy, like a cell.
+    /// The trial's device as a strategy with one replica. A trial on several devices makes its own strategy, like a cell.
     pub fn strategy(&self) -> Strategy {
         Strategy::on(&*self.assignment.device)
     }
 
-    /// The epochs to run now, of `total` in a whole training.
+    /// The epochs to run now, out of `total` in a whole training.
     ///
     /// They begin after the checkpoint that [`Trial::restore`] has loaded, or at 0. They end early if the oracle first
     /// compares this trial with others: return as usual, and the trial continues later if it does well. If the
@@ -150,12 +150,12 @@ impl Trial {
         };
         epochs.take_while(|_| !self.is_stopped()).map(|epoch| {
             self.step.set(Some(epoch));
-            // No more than `total`, which is a usize.
+            // The number is at most `total`, which is a usize.
             epoch as usize
         })
     }
 
-    /// Reports the metrics of a step, usually an epoch, and learns whether to continue.
+    /// Reports the metrics of a step, usually an epoch. The result says whether to continue.
     ///
     /// Values that are not finite count as missing. Fails with [`TrialError::Stopped`] or [`TrialError::Pruned`] if the
     /// trial has to end; leave the objective with `?` then, which does not count as a failure. If the search is being
@@ -199,10 +199,10 @@ impl Trial {
         }
     }
 
-    /// Keeps a remark on the trial, such as a number of parameters or a note: Optuna's user attributes, which its study has.
-    /// `%trials NUMBER` shows it, and exports have it. A second value of a name takes the place of the first.
+    /// Stores a remark on the trial, such as a number of parameters or a note, as Optuna's user attributes do. `%trials NUMBER` shows
+    /// it, and exports contain it. A second value of a name replaces the first.
     ///
-    /// A number that is not finite is kept as the text `NaN`, `inf` or `-inf`. Fails for a name that begins with `ferrotune:`.
+    /// A number that is not finite is stored as the text `NaN`, `inf` or `-inf`. Fails for a name that begins with `ferrotune:`.
     ///
     /// ```no_run
     /// # fn objective(trial: &ferrotune_trial::Trial) -> ferrotune_trial::Result<()> {
@@ -220,8 +220,8 @@ impl Trial {
         located(self.check_refusal().and_then(|()| self.tell(&request)))
     }
 
-    /// Lets no further trial begin, as Optuna's `study.stop()`: for a value that is good enough. This trial and those that run
-    /// beside it go on to their ends, and the search goes on when it is started again.
+    /// Ends the search early, for example when a value is good enough, as Optuna's `study.stop()` does. No further trial begins. This
+    /// trial and the others that run now continue to their ends, and the search continues when it is started again.
     ///
     /// ```no_run
     /// # fn objective(trial: &ferrotune_trial::Trial) -> ferrotune_trial::Result<f64> {
@@ -281,7 +281,7 @@ impl Trial {
         self.client.borrow_mut().ask(request)
     }
 
-    /// Keeps the first reason, because later ones follow from it.
+    /// Records why the trial cannot continue. Keeps only the first reason, because later ones follow from it.
     fn refuse(&self, error: TrialError) {
         self.refusal.borrow_mut().get_or_insert(error);
     }

@@ -1,4 +1,4 @@
-//! Computes nodes by one program, and looks at what its checks have found.
+//! Computes nodes by one program, and reports the faults that its checks have found.
 
 use super::Backend;
 use crate::checks::{self, Checking};
@@ -13,12 +13,12 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 impl Backend {
-    /// Computes `nodes`, and what storages refer to since the last time.
+    /// Computes `nodes`, and the nodes that storages refer to since the last computation.
     pub(crate) fn compute(&self, nodes: &[Arc<Node>]) -> Result<()> {
         self.compute_and_read(nodes, None).map(drop)
     }
 
-    /// The same, and starts to copy one of the nodes to the host if that saves time: beside what checks have found.
+    /// Computes nodes like [`Backend::compute`], and starts to copy one of them to the host early if that saves time.
     pub(super) fn compute_and_read(&self, nodes: &[Arc<Node>], read: Option<&Arc<Node>>) -> Result<Option<Transfer>> {
         let changed = std::mem::take(&mut *self.changed());
         let (mut wanted, mut known): (Vec<Arc<Node>>, _) = (Vec::new(), HashSet::new());
@@ -57,7 +57,7 @@ impl Backend {
         let reading = place.map(|place| results[place][0].download().map_err(Error::wrap)).transpose()?;
         let found = checks::faults(&program.checks, found);
         if found.is_err() {
-            // It is the error of the program, which this transfer has, too.
+            // The transfer fails with the program's own error, which is the one to return.
             reading.map(Transfer::wait).transpose().map_err(Error::wrap)?;
             return found.map(|_| None);
         }
@@ -72,12 +72,12 @@ impl Backend {
     }
 }
 
-/// Starts a program, and returns what it computes on each device. Its time is part of a profile.
+/// Starts a program, and returns its outputs on each device. The run is recorded in a profile.
 fn launch(executable: &LoadedExecutable, rows: Vec<Vec<pjrt::Input<'_>>>) -> Result<Vec<Vec<Buffer>>> {
     launch_or_return(executable, rows).map_err(|refused| Error::wrap(refused.error))
 }
 
-/// The same, which gives the inputs back where the program is not started.
+/// Starts a program like [`launch`], and returns the inputs if the program is not started.
 pub(crate) fn launch_or_return<'a>(
     executable: &LoadedExecutable,
     rows: Vec<Vec<pjrt::Input<'a>>>,
@@ -85,13 +85,13 @@ pub(crate) fn launch_or_return<'a>(
     let begin = Instant::now();
     let pjrt::Launch { outputs, done } = executable.launch_or_return(rows)?;
     if profile::is_recording() {
-        // An error of the program is for those who read its outputs.
+        // An error of the program is reported to the readers of its outputs.
         profile::ran(begin, move || done.iter().for_each(|end| drop(end.wait())));
     }
     Ok(outputs)
 }
 
-/// The inputs of the device at a place.
+/// The inputs of the device with this index.
 fn row<'a>(arguments: &'a [Argument], fresh: &'a [Option<Vec<Buffer>>], place: usize) -> Result<Vec<pjrt::Input<'a>>> {
     let input = |(argument, fresh): (&'a Argument, &'a Option<Vec<Buffer>>)| match (argument, fresh) {
         (_, Some(buffers)) => Ok(pjrt::Input::Keep(&buffers[place])),
@@ -107,7 +107,7 @@ fn row<'a>(arguments: &'a [Argument], fresh: &'a [Option<Vec<Buffer>>], place: u
     arguments.iter().zip(fresh).map(input).collect()
 }
 
-/// The outputs of all devices, by result instead of by device.
+/// The outputs of all devices, grouped by result instead of by device.
 pub(crate) fn by_result(outputs: Vec<Vec<Buffer>>) -> Vec<Vec<Buffer>> {
     let mut results: Vec<Vec<Buffer>> = Vec::new();
     for row in outputs {

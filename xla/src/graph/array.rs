@@ -1,28 +1,28 @@
-//! What can be made of an array: one more node each.
+//! Operations on an array, each of which makes one more node.
 
 use super::{Binary, Compare, Node, Op, Reduction, Unary};
 use ferrotune_devices::pjrt::Element;
 use std::sync::Arc;
 
-/// What can be made of an array.
+/// The operations on an array.
 pub(crate) trait Array {
     fn reshape(&self, dims: &[usize]) -> Arc<Node>;
     fn slice(&self, start: &[usize], end: &[usize]) -> Arc<Node>;
     fn transpose(&self, order: &[usize]) -> Arc<Node>;
-    /// `at` tells where each dimension is in the result.
+    /// A broadcast of the array; `at` is the dimension of the result for each dimension of the array.
     fn broadcast(&self, at: &[usize], dims: &[usize]) -> Arc<Node>;
-    /// `number` in each element of an array like this one.
+    /// An array with `number` in each element, and the shape and type of this one.
     fn like(&self, number: f64) -> Arc<Node>;
     fn unary(&self, unary: Unary) -> Arc<Node>;
     fn binary(&self, binary: Binary, right: &Arc<Node>) -> Arc<Node>;
     fn binary_number(&self, binary: Binary, right: f64) -> Arc<Node>;
     fn compare(&self, compare: Compare, right: &Arc<Node>) -> Arc<Node>;
-    /// `yes` where this predicate holds, `no` elsewhere.
+    /// A choice with this array as the predicate: `yes` where it holds, `no` elsewhere.
     fn select(&self, yes: &Arc<Node>, no: &Arc<Node>) -> Arc<Node>;
     fn convert(&self, element: Element) -> Arc<Node>;
-    /// Without these dimensions.
+    /// A reduction that removes these dimensions.
     fn reduce(&self, reduction: Reduction, dims: &[usize]) -> Arc<Node>;
-    /// Reduces the last dimension and repeats the result along it.
+    /// A reduction of the last dimension, repeated along it.
     fn over_last(&self, reduction: Reduction) -> Arc<Node>;
 }
 

@@ -1,4 +1,4 @@
-//! Changes of a part of an array: copies into it, and numbers put into it.
+//! Changes of a part of an array: copies into the array, and numbers that are set in it.
 
 use crate::element::element_of;
 use crate::graph::{Array as _, Node, Op, Update, is_float};
@@ -10,7 +10,7 @@ use candle_core::{Layout, Result, bail};
 use ferrotune_devices::pjrt::Element;
 use std::sync::Arc;
 
-/// `old` with the source's elements from `offset` on.
+/// The old value with the source's elements from `offset` on.
 pub(super) fn elements(old: &Input<'_>, source: &Input<'_>, offset: usize) -> Result<Value> {
     let source = view::dense(source)?;
     let count = source.count();
@@ -20,12 +20,12 @@ pub(super) fn elements(old: &Input<'_>, source: &Input<'_>, offset: usize) -> Re
     filled(old, &source.reshape(&[1, count]), Target { rows: 1, columns: count, offset, stride: count })
 }
 
-/// Whether an input is its whole storage, in one row.
+/// Whether an input is its whole storage, as one dimension.
 pub(super) fn is_whole(input: &Input<'_>) -> bool {
     input.layout.dims() == [input.storage.count()] && input.layout.start_offset() == 0 && input.layout.is_contiguous()
 }
 
-/// `old` with rows of the source.
+/// The old value with rows of the source.
 pub(super) fn rows(
     old: &Input<'_>,
     source: &Input<'_>,
@@ -40,7 +40,7 @@ pub(super) fn rows(
     filled(old, &matrix, Target { rows, columns, offset: to.offset, stride: to.stride })
 }
 
-/// Where the rows of a matrix go in a flat array.
+/// The block of a flat array into which the rows of a matrix are copied.
 #[derive(Clone, Copy)]
 struct Target {
     rows: usize,
@@ -55,7 +55,7 @@ impl Target {
         (self.rows - 1) * self.stride + self.columns
     }
 
-    /// The target as some columns of all rows of an array with so many elements, if it is that.
+    /// The target as a range of columns in all rows of an array with so many elements; none if it is another block.
     fn place(&self, count: usize) -> Option<Place> {
         let Target { rows, columns, offset: column, stride } = *self;
         if rows == 1 || columns == stride {
@@ -84,7 +84,7 @@ fn filled(old: &Input<'_>, source: &Arc<Node>, target: Target) -> Result<Value> 
     Ok(Value::Node(some_rows(&old, source, target).unwrap_or_else(|| by_indices(&old, source, target))))
 }
 
-/// A block in the middle of a matrix; none if the target is not one.
+/// The old value with a block of whole or partial rows in the middle of its matrix; none if the target is not such a block.
 fn some_rows(old: &Arc<Node>, source: &Arc<Node>, target: Target) -> Option<Arc<Node>> {
     let Target { rows, columns, offset, stride } = target;
     let (row, column) = (offset / stride, offset % stride);
@@ -99,7 +99,7 @@ fn some_rows(old: &Arc<Node>, source: &Arc<Node>, target: Target) -> Option<Arc<
     Some(joined(0, &[whole(0, row), middle, whole(row + rows, height)]))
 }
 
-/// Matrices one after the other; those without elements are left out.
+/// The concatenation of matrices; matrices without elements are left out.
 fn joined(dim: usize, matrices: &[Arc<Node>]) -> Arc<Node> {
     let pieces: Vec<_> = matrices.iter().filter(|matrix| matrix.count() > 0).cloned().collect();
     let mut dims = matrices[0].dims.clone();
@@ -112,14 +112,14 @@ fn by_indices(old: &Arc<Node>, source: &Arc<Node>, target: Target) -> Arc<Node> 
     put(old, source, &Layout::new(dims, vec![target.stride, 1], target.offset))
 }
 
-/// `old` with the source's elements where the layout says.
+/// The old value with the source's elements at the positions of a layout.
 fn put(old: &Arc<Node>, source: &Arc<Node>, layout: &Layout) -> Arc<Node> {
     let (places, count) = (view::places(layout, old.count()), source.count());
     let inputs = vec![old.reshape(&[old.count()]), places.reshape(&[count]), source.reshape(&[count])];
     Node::new(Op::Put(Update::Set, 0), inputs, &[old.count()], old.element)
 }
 
-/// The old value with this number where the layout says.
+/// The old value with a number at the positions of a layout.
 pub(super) fn set(old: &Input<'_>, number: Scalar) -> Result<Value> {
     let (dtype, count) = (number.dtype(), old.storage.count());
     let element = element_of(dtype)?;
@@ -137,7 +137,7 @@ pub(super) fn set(old: &Input<'_>, number: Scalar) -> Result<Value> {
     Ok(Value::Node(put(&before, &constant(number, old.layout.dims(), element), old.layout)))
 }
 
-/// A number in each element. A float other than 0 and 1 is an argument of the program: it may change from run to run.
+/// An array with a number in each element. A float other than 0 and 1 is an argument of the program: it may change from run to run.
 fn constant(number: Scalar, dims: &[usize], element: Element) -> Arc<Node> {
     let whole = |number: i64| Node::new(Op::Constant(number.cast_unsigned()), Vec::new(), dims, element);
     match number {

@@ -1,4 +1,4 @@
-//! candle's custom operations, by name.
+//! Lowers candle's custom operations, by name.
 
 use super::{no_lowering, norm, pool, rotary, widened};
 use crate::element::to_dtype;
@@ -10,7 +10,7 @@ use candle_core::{DType, Result, Shape, bail};
 use ferrotune_devices::pjrt::Element;
 use std::sync::Arc;
 
-/// The result of a custom operation, with its shape and type. `attributes` are the numbers that define it beside the inputs.
+/// The result of a custom operation, with its shape and type. `attributes` are the numbers that define the operation.
 ///
 /// # Errors
 /// If there is no lowering for an operation of this name with such inputs.
@@ -57,19 +57,19 @@ fn floats<'a>(name: &str, x: &'a Arc<Node>) -> Result<&'a Arc<Node>> {
     if is_float(x.element) { Ok(x) } else { no_lowering(name, x.element) }
 }
 
-/// The places that the elements have in order along the last dimension. Equal elements keep their order.
+/// The indices that sort the elements along the last dimension. Equal elements keep their order.
 fn sorted_places(x: &Arc<Node>, ascending: bool) -> Arc<Node> {
     Node::new(Op::SortPlaces { ascending }, vec![x.clone()], &x.dims, Element::U32)
 }
 
-/// `log(1 + exp(x))`.
+/// The function `log(1 + exp(x))`.
 fn softplus(x: &Arc<Node>) -> Arc<Node> {
     let rest = x.unary(Unary::Abs).unary(Unary::Negate).unary(Unary::Exponential).unary(Unary::LogPlusOne);
     x.binary(Binary::Maximum, &x.like(0.0)).binary(Binary::Add, &rest)
 }
 
-/// The sums along a dimension up to each element, or from each one on: the sums over a distance of one, two, four and so on
-/// (Hillis and Steele 1986), which takes as much memory as the result.
+/// The cumulative sums along a dimension up to each element, or from each element on. They are computed by sums over distances of
+/// one, two, four and so on (Hillis and Steele 1986), which take as much memory as the result.
 fn cumsum(x: &Arc<Node>, attributes: &[f64]) -> Result<Arc<Node>> {
     let [dim, from_end] = attributes else { bail!("cumsum has two attributes, not {attributes:?}") };
     let (dim, from_end) = (*dim as usize, *from_end != 0.0);

@@ -1,4 +1,4 @@
-//! Random numbers: bits by a key, made into floats.
+//! Random numbers: random bits from a key, converted to floats.
 
 use super::elementwise::affine;
 use super::{Wanted, no_lowering};
@@ -9,7 +9,7 @@ use ferrotune_devices::pjrt::Element;
 use std::f64::consts::TAU;
 use std::sync::Arc;
 
-/// Numbers from `low` on and below `high`; `high` itself only where rounding gives it.
+/// Uniform random numbers from `low` on and below `high`; `high` itself occurs only by rounding.
 pub(super) fn uniform(keys: Keys<'_>, low: f64, high: f64, wanted: Wanted<'_>) -> Result<Arc<Node>> {
     if !is_float(wanted.element) {
         return no_lowering("rand_uniform", wanted.element);
@@ -17,26 +17,26 @@ pub(super) fn uniform(keys: Keys<'_>, low: f64, high: f64, wanted: Wanted<'_>) -
     Ok(affine(&unit(keys, wanted), high - low, low))
 }
 
-/// The first of the pair that [Box and Muller](https://doi.org/10.1214/aoms/1177706645) make of two uniform numbers.
+/// Normal random numbers: the first of the pair that [Box and Muller](https://doi.org/10.1214/aoms/1177706645) make of two uniform numbers.
 pub(super) fn normal(keys: Keys<'_>, mean: f64, deviation: f64, wanted: Wanted<'_>) -> Result<Arc<Node>> {
     if !is_float(wanted.element) {
         return no_lowering("rand_normal", wanted.element);
     }
     let wide = Wanted { element: computed(wanted.element), ..wanted };
     let (length, angle) = (unit(keys, wide), unit(keys, wide));
-    // The logarithm of 0 is not asked for: a unit number is below 1.
+    // The logarithm never gets a 0, because a unit number is below 1.
     let logarithm = length.like(1.0).binary(Binary::Subtract, &length).unary(Unary::Log);
     let radius = logarithm.binary_number(Binary::Multiply, -2.0).unary(Unary::Sqrt);
     let cosine = angle.binary_number(Binary::Multiply, TAU).unary(Unary::Cosine);
     Ok(affine(&radius.binary(Binary::Multiply, &cosine), deviation, mean).convert(wanted.element))
 }
 
-/// The type in which numbers for another one are drawn.
+/// The type in which random numbers of another type are drawn.
 fn computed(element: Element) -> Element {
     if element == Element::F64 { Element::F64 } else { Element::F32 }
 }
 
-/// Numbers from 0 on and below 1, with as many random bits as the type has digits.
+/// Uniform random numbers from 0 on and below 1, with as many random bits as the type has digits.
 fn unit(keys: Keys<'_>, wanted: Wanted<'_>) -> Arc<Node> {
     let (bits, digits) = match wanted.element {
         Element::F64 => (Element::U64, 53),

@@ -8,14 +8,14 @@ use ferrotune_devices::pjrt::Element;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 use std::sync::Arc;
 
-/// `x * mul + add`. The numbers are arguments of the program among floats, so that another learning rate needs no other
+/// The function `x * mul + add`. For floats, the numbers are arguments of the program, so that another learning rate needs no other
 /// program.
 pub(super) fn affine(x: &Arc<Node>, mul: f64, add: f64) -> Arc<Node> {
     let product = if mul == 1.0 { x.clone() } else { x.binary(Binary::Multiply, &number(x, mul)) };
     if add == 0.0 { product } else { product.binary(Binary::Add, &number(x, add)) }
 }
 
-/// A number that may be another one in the next run.
+/// An array like `x` with a number in each element; a float may be another one in the next run.
 fn number(x: &Arc<Node>, number: f64) -> Arc<Node> {
     if is_float(x.element) { Node::number(number, &x.dims, x.element) } else { x.like(saturated(number, x.element)) }
 }
@@ -40,7 +40,7 @@ fn is_positive(x: &Arc<Node>) -> Arc<Node> {
     x.compare(Compare::Greater, &x.like(0.0))
 }
 
-/// The functions that candle has, by its names for them.
+/// The unary function with this name in candle.
 pub(super) fn unary(x: &Arc<Node>, name: &str) -> Result<Arc<Node>> {
     let result = if is_float(x.element) { of_floats(x, name)? } else { of_integers(x, name)? };
     match result {
@@ -56,7 +56,7 @@ fn of_floats(x: &Arc<Node>, name: &str) -> Result<Option<Arc<Node>>> {
     Ok(Some(match name {
         "recip" => x.like(1.0).binary(Binary::Divide, x),
         "sqr" => x.binary(Binary::Multiply, x),
-        // A comparison with a NaN is false, so that it stays.
+        // A comparison with a NaN is false, so a NaN stays.
         "relu" => x.compare(Compare::LessOrEqual, &x.like(0.0)).select(&x.like(0.0), x),
         "sign" => x.unary(Unary::Sign),
         "silu" => widened(x, |x| x.binary(Binary::Multiply, &x.unary(Unary::Logistic))),
@@ -67,7 +67,7 @@ fn of_floats(x: &Arc<Node>, name: &str) -> Result<Option<Arc<Node>>> {
     }))
 }
 
-/// Functions that have a name of their own in StableHLO.
+/// The StableHLO function with the same definition, if there is one.
 fn direct(name: &str) -> Option<Unary> {
     Some(match name {
         "exp" => Unary::Exponential,
@@ -85,7 +85,7 @@ fn direct(name: &str) -> Option<Unary> {
     })
 }
 
-/// `x / 2 * (1 + tanh(sqrt(2 / π) * x * (1 + 0.044715 * x * x)))`.
+/// The approximate GELU, `x / 2 * (1 + tanh(sqrt(2 / π) * x * (1 + 0.044715 * x * x)))`.
 fn gelu(x: &Arc<Node>) -> Arc<Node> {
     let cubic =
         x.binary(Binary::Multiply, x).binary_number(Binary::Multiply, 0.044_715).binary_number(Binary::Add, 1.0);
@@ -94,10 +94,10 @@ fn gelu(x: &Arc<Node>) -> Arc<Node> {
     x.binary_number(Binary::Multiply, 0.5).binary(Binary::Multiply, &gate)
 }
 
-/// `x / 2 * (1 + erf(x / sqrt(2)))`.
+/// The exact GELU, `x / 2 * (1 + erf(x / sqrt(2)))`.
 fn gelu_erf(x: &Arc<Node>) -> Arc<Node> {
     let gate = x.binary_number(Binary::Multiply, FRAC_1_SQRT_2).unary(Unary::Erf).binary_number(Binary::Add, 1.0);
-    // XLA's error function is a rounding away from -1 there, and a large number times that is one.
+    // XLA's error function differs from -1 by a rounding there, and a large number times that difference is large.
     let last = if x.element == Element::F64 { -10.0 } else { -6.0 };
     let gate = x.compare(Compare::Less, &x.like(last)).select(&x.like(0.0), &gate);
     x.binary_number(Binary::Multiply, 0.5).binary(Binary::Multiply, &gate)
@@ -117,7 +117,7 @@ fn of_integers(x: &Arc<Node>, name: &str) -> Result<Option<Arc<Node>>> {
     }))
 }
 
-/// The functions of two arrays that candle has, by its names for them.
+/// The binary function with this name in candle.
 pub(super) fn binary(x: &Arc<Node>, y: &Arc<Node>, name: &str) -> Result<Arc<Node>> {
     let direct = |binary| Ok(x.binary(binary, y));
     match name {

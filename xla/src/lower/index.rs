@@ -1,4 +1,4 @@
-//! Elements and slices at indices, each with a check that no index is out of range.
+//! Reads and writes of elements and slices at indices, each with a check that no index is out of range.
 
 use super::no_lowering;
 use crate::checks::Check;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 const SCATTER_ADD: &str = "scatter_add";
 
-/// Slices of size 1 of a dimension.
+/// Selects slices of size 1 of a dimension.
 pub(super) fn select(x: &Arc<Node>, indices: &Arc<Node>, dim: usize) -> Result<Arc<Node>> {
     let indices = Indices::new(&indices.reshape(&[indices.count()]), x.dims[dim])?;
     let mut dims = x.dims.clone();
@@ -18,7 +18,7 @@ pub(super) fn select(x: &Arc<Node>, indices: &Arc<Node>, dim: usize) -> Result<A
     Ok(indices.checked("index_select", x, dim, &indices.read(&taken, |mask| mask.broadcast(&[dim], &dims))))
 }
 
-/// Adds slices of size 1 of a dimension.
+/// Adds slices of size 1 to slices of a dimension.
 pub(super) fn add(old: &Arc<Node>, indices: &Arc<Node>, source: &Arc<Node>, dim: usize) -> Result<Arc<Node>> {
     if indices.count() == 0 {
         return Ok(old.clone());
@@ -29,7 +29,7 @@ pub(super) fn add(old: &Arc<Node>, indices: &Arc<Node>, source: &Arc<Node>, dim:
     Ok(indices.checked("index_add", old, dim, &added))
 }
 
-/// Single elements: indices replace the place in one dimension.
+/// Gathers single elements: an index replaces the element's own index in one dimension.
 pub(super) fn gather(x: &Arc<Node>, indices: &Arc<Node>, dim: usize) -> Result<Arc<Node>> {
     let dims = &indices.dims;
     let indices = Indices::new(indices, x.dims[dim])?;
@@ -72,25 +72,25 @@ fn put(
     Ok(indices.checked(operation, old, dim, &Node::new(Op::PutEach(update), inputs, &old.dims, old.element)))
 }
 
-/// Whether a comparison with the place finds the one element of each row: it fuses with what is around it, other than a
-/// gather or a scatter.
+/// Whether there is one index for each row, so that a comparison with a range can select the element. Unlike a gather or a scatter,
+/// the comparison fuses with its neighbours.
 fn is_one_for_each_row(x: &Arc<Node>, indices: &[usize], dim: usize) -> bool {
     let mut rows = x.dims.clone();
     rows[dim] = 1;
     rows == indices
 }
 
-/// A dimension of size 1, repeated.
+/// An array whose dimension of size 1 is repeated.
 fn repeated(x: &Arc<Node>, dim: usize, dims: &[usize]) -> Arc<Node> {
     let others: Vec<usize> = (0..dims.len()).filter(|other| *other != dim).collect();
     let kept: Vec<usize> = others.iter().map(|other| dims[*other]).collect();
     x.reshape(&kept).broadcast(&others, dims)
 }
 
-/// Indices into a dimension.
+/// Indices into a dimension of an array.
 struct Indices {
     given: Arc<Node>,
-    /// The indices, in a signed type; those outside the dimension are just before or just behind it.
+    /// The indices, in a signed type; an index out of range is moved to just before or just after the dimension.
     places: Arc<Node>,
     size: usize,
 }
@@ -114,7 +114,7 @@ impl Indices {
         Ok(Indices { given: given.clone(), places, size })
     }
 
-    /// What was read, where the index is in the dimension; 0 at the greatest index; a NaN elsewhere, or 0 among integers.
+    /// The elements that were read where the index is in range; 0 at the greatest index of the type; elsewhere a NaN, or 0 for integers.
     fn read(&self, taken: &Arc<Node>, spread: impl Fn(&Arc<Node>) -> Arc<Node>) -> Arc<Node> {
         let places = &self.places;
         let is_low = places.compare(Compare::GreaterOrEqual, &places.like(0.0));
@@ -134,13 +134,13 @@ impl Indices {
         Node::new(Op::Checked(check), vec![result.clone(), found], &result.dims, result.element)
     }
 
-    /// Whether the place in a dimension is the one that the row's index names.
+    /// A predicate that holds where an element's own index in a dimension is the index of its row.
     fn one_hot(&self, dim: usize, dims: &[usize]) -> Arc<Node> {
         let iota = Node::iota(dim, dims, self.places.element);
         repeated(&self.places, dim, dims).compare(Compare::Equal, &iota)
     }
 
-    /// For each index the place of its element in all dimensions, one after the other in a new last dimension.
+    /// For each index, the indices of its element in all dimensions, along a new last dimension.
     fn in_all_dimensions(&self, dim: usize) -> Arc<Node> {
         let (dims, element, rank) = (&self.places.dims, self.places.element, self.places.dims.len());
         let column = [&dims[..], &[1]].concat();
@@ -153,7 +153,7 @@ impl Indices {
     }
 }
 
-/// Indices that are at most one before and at most one behind a dimension of this size.
+/// The indices, limited to one before and one after a dimension of this size.
 fn bounded(indices: &Arc<Node>, size: usize) -> Arc<Node> {
     let upper = indices.binary_number(Binary::Minimum, (size as f64).min(greatest(indices.element)));
     if indices.element == Element::U32 { upper } else { upper.binary_number(Binary::Maximum, -1.0) }

@@ -5,13 +5,13 @@ use crate::graph::{Array as _, Binary, Node, Reduction, Unary};
 use candle_core::{Result, bail};
 use std::sync::Arc;
 
-/// `x / sqrt(mean(x²) + epsilon) * scale`.
+/// The RMS norm, `x / sqrt(mean(x²) + epsilon) * scale`.
 pub(super) fn rms(x: &Arc<Node>, scale: &Arc<Node>, epsilon: f64) -> Result<Arc<Node>> {
     let scale = along_last(x, scale)?;
     Ok(widened(x, |x| normal(x, epsilon).binary(Binary::Multiply, &scale.convert(x.element))))
 }
 
-/// `(x - mean(x)) / sqrt(var(x) + epsilon) * scale + shift`.
+/// The layer norm, `(x - mean(x)) / sqrt(var(x) + epsilon) * scale + shift`.
 pub(super) fn layer(x: &Arc<Node>, scale: &Arc<Node>, shift: &Arc<Node>, epsilon: f64) -> Result<Arc<Node>> {
     let (scale, shift) = (along_last(x, scale)?, along_last(x, shift)?);
     Ok(widened(x, |x| {
@@ -32,7 +32,7 @@ fn mean(x: &Arc<Node>) -> Arc<Node> {
     x.over_last(Reduction::Sum).binary_number(Binary::Multiply, 1.0 / size as f64)
 }
 
-/// One number for each place in the last dimension of `x`.
+/// A scale or shift: one number for each index of the last dimension of `x`.
 fn along_last(x: &Arc<Node>, numbers: &Arc<Node>) -> Result<Arc<Node>> {
     let last = x.dims.len().saturating_sub(1);
     let size = x.dims.get(last).copied().unwrap_or(1);

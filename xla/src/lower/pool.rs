@@ -24,15 +24,15 @@ fn window(x: &Arc<Node>, reduction: Reduction, size: Pair, stride: Pair, wanted:
     Node::new(Op::Window { reduction, size, stride }, vec![x.clone()], wanted.dims, x.element)
 }
 
-/// The gradient of the greatest elements goes to the first one, row by row, that is as great in its window.
+/// The gradient of a maximum, which goes to the first greatest element of each window, in row order.
 pub(super) fn greatest_gradient(x: &Arc<Node>, gradient: &Arc<Node>, attributes: &[f64]) -> Result<Arc<Node>> {
     let (size, stride) = windows(x, gradient, attributes)?;
     let inputs = vec![x.clone(), gradient.clone()];
     Ok(Node::new(Op::SelectAndScatter { size, stride }, inputs, &x.dims, x.element))
 }
 
-/// The gradient of a mean goes to all elements of its window in equal parts: each element gets the sum of the windows that
-/// have it.
+/// The gradient of a mean, which goes to all elements of its window in equal parts: each element gets the sum over the windows that
+/// contain it.
 pub(super) fn average_gradient(x: &Arc<Node>, gradient: &Arc<Node>, attributes: &[f64]) -> Result<Arc<Node>> {
     let (size, stride) = windows(x, gradient, attributes)?;
     let part = gradient.binary_number(Binary::Multiply, 1.0 / (size.0 * size.1) as f64);
@@ -46,7 +46,7 @@ pub(super) fn average_gradient(x: &Arc<Node>, gradient: &Arc<Node>, attributes: 
     Ok(window(&padded, Reduction::Sum, size, (1, 1), Wanted { dims: &x.dims, element: x.element }))
 }
 
-/// Size and stride of the windows: the attributes of a gradient.
+/// The size and stride of the windows, from the attributes of a gradient.
 fn windows(x: &Arc<Node>, gradient: &Arc<Node>, attributes: &[f64]) -> Result<(Pair, Pair)> {
     let numbers: Vec<usize> = attributes.iter().map(|number| *number as usize).collect();
     let ([height, width, down, right], [_, _, rows, columns], [.., x_rows, x_columns]) =

@@ -1,4 +1,4 @@
-//! Sums, extremes and their places.
+//! Sums, extremes and the indices of extremes.
 
 use super::{Wanted, widened};
 use crate::graph::{Array as _, Binary, Compare, Node, Reduction, is_float};
@@ -7,7 +7,7 @@ use candle_core::{Result, bail};
 use ferrotune_devices::pjrt::Element;
 use std::sync::Arc;
 
-/// Reduces these dimensions to size 1.
+/// Reduces these dimensions, and keeps them with size 1.
 pub(super) fn reduce(x: &Arc<Node>, op: ReduceOp, over: &[usize], wanted: Wanted<'_>) -> Result<Arc<Node>> {
     let name = match op {
         ReduceOp::Sum => return Ok(sum(x, over).reshape(wanted.dims)),
@@ -38,10 +38,10 @@ fn sum(x: &Arc<Node>, over: &[usize]) -> Arc<Node> {
     widened(x, |x| x.reduce(Reduction::Sum, over))
 }
 
-/// The greatest or least elements along a dimension: a NaN, where there is one.
+/// The greatest or least elements along a dimension; a NaN where there is one.
 struct Extreme {
     numbers: Arc<Node>,
-    /// Without the dimension.
+    /// The extreme elements, without the reduced dimension.
     best: Arc<Node>,
     dim: usize,
 }
@@ -52,13 +52,13 @@ impl Extreme {
         Extreme { numbers: x.clone(), best: x.reduce(reduction, &[dim]), dim }
     }
 
-    /// The place of the first element that is as great, in `u32`.
+    /// The index of the first extreme element, in `u32`.
     fn place(&self) -> Arc<Node> {
         let (x, dims) = (&self.numbers, &self.numbers.dims);
         let others: Vec<usize> = (0..dims.len()).filter(|other| *other != self.dim).collect();
         let mut is_best = x.compare(Compare::Equal, &self.best.broadcast(&others, dims));
         if is_float(x.element) {
-            // Where the best one is a NaN, nothing is equal to it.
+            // A NaN is equal to no element, so the NaNs are also compared with themselves.
             is_best = is_best.binary(Binary::Or, &x.compare(Compare::NotEqual, x));
         }
         let places = Node::iota(self.dim, dims, Element::U32);

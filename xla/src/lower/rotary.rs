@@ -4,14 +4,14 @@ use crate::graph::{Array as _, Binary, Node, Op};
 use candle_core::{Result, bail};
 use std::sync::Arc;
 
-/// Where the heads are in an array of four dimensions: batch, heads, time, features, or batch, time, heads, features.
+/// The order of the four dimensions of an array: batch, heads, time, features, or batch, time, heads, features.
 #[derive(Clone, Copy)]
 pub(super) enum Heads {
     BeforeTime,
     AfterTime,
 }
 
-/// Rotates an element of the first half of the features with the one at the same place in the second half.
+/// Rotates each element of the first half of the features with the corresponding element of the second half.
 pub(super) fn halves(x: &Arc<Node>, cos: &Arc<Node>, sin: &Arc<Node>, heads: Heads) -> Result<Arc<Node>> {
     let angles = Angles::new(x, cos, sin, heads)?;
     let half = angles.dims[3];
@@ -23,7 +23,7 @@ pub(super) fn halves(x: &Arc<Node>, cos: &Arc<Node>, sin: &Arc<Node>, heads: Hea
     Ok(Node::new(Op::Concatenate(3), vec![first, second], &x.dims, x.element))
 }
 
-/// Rotates each element at an even place with the next one.
+/// Rotates each element with an even index with the next one.
 pub(super) fn pairs(x: &Arc<Node>, cos: &Arc<Node>, sin: &Arc<Node>) -> Result<Arc<Node>> {
     let angles = Angles::new(x, cos, sin, Heads::BeforeTime)?;
     let column = [&angles.dims[..], &[1]].concat();
@@ -37,7 +37,7 @@ pub(super) fn pairs(x: &Arc<Node>, cos: &Arc<Node>, sin: &Arc<Node>) -> Result<A
     Ok(Node::new(Op::Concatenate(4), columns, &both, x.element).reshape(&x.dims))
 }
 
-/// The angles of all pairs.
+/// The cosines and sines of the angles of all pairs.
 struct Angles {
     cos: Arc<Node>,
     sin: Arc<Node>,
@@ -69,7 +69,7 @@ impl Angles {
     }
 }
 
-/// Angles by time and feature, or by batch, time and feature, for all heads. None if they do not fit.
+/// Repeats angles by time and feature, or by batch, time and feature, for all heads; none if their shape does not fit.
 fn spread(angles: &Arc<Node>, dims: &[usize], time: usize) -> Option<Arc<Node>> {
     let at: &[usize] = match (angles.dims.len(), time) {
         (2, 1) => &[1, 3],
@@ -78,7 +78,7 @@ fn spread(angles: &Arc<Node>, dims: &[usize], time: usize) -> Option<Arc<Node>> 
         (3, _) => &[0, 2, 3],
         _ => return None,
     };
-    // There may be angles for later times.
+    // The table of angles may also have later times.
     let needed: Vec<usize> = at.iter().map(|dim| dims[*dim]).collect();
     let is_enough = needed.iter().zip(&angles.dims).all(|(needed, size)| needed <= size);
     is_enough.then(|| angles.slice(&vec![0; needed.len()], &needed).broadcast(at, dims))

@@ -1,10 +1,10 @@
-//! Convolutions.
+//! Lowers convolutions.
 
 use super::Wanted;
 use crate::graph::{Convolution, Node, Op};
 use std::sync::Arc;
 
-/// How a kernel moves over the input: the same in each of its dimensions.
+/// The stride, padding and dilation of a kernel, which are the same in each spatial dimension.
 #[derive(Clone, Copy)]
 pub(super) struct Steps {
     pub(super) spatial: usize,
@@ -27,7 +27,7 @@ pub(super) fn convolution(x: &Arc<Node>, kernel: &Arc<Node>, steps: Steps, wante
     Node::new(Op::Convolution(convolution), inputs, wanted.dims, wanted.element)
 }
 
-/// A transposed convolution: one with the reversed kernel over the input, whose elements are `stride` apart.
+/// A transposed convolution: a convolution of the input, whose elements are `stride` apart, with the reversed kernel.
 pub(super) fn transposed(
     x: &Arc<Node>,
     kernel: &Arc<Node>,

@@ -1,4 +1,4 @@
-//! Greater images: nearest and bilinear interpolation. Which elements are read is known from the sizes alone.
+//! Upsampling of images by nearest and bilinear interpolation. The indices of the source elements depend only on the sizes.
 
 use crate::element::is_short_float;
 use crate::graph::{Array as _, Binary, Node, Op, is_float};
@@ -6,7 +6,7 @@ use crate::lower::cast::cast;
 use ferrotune_devices::pjrt::Element;
 use std::sync::Arc;
 
-/// To these sizes of the dimensions after the first two.
+/// Upsamples the dimensions after the first two to these sizes, by the nearest element.
 pub(super) fn nearest(x: &Arc<Node>, sizes: &[usize]) -> Arc<Node> {
     sizes.iter().enumerate().fold(x.clone(), |x, (place, size)| nearest_along(&x, 2 + place, *size))
 }
@@ -21,7 +21,7 @@ fn nearest_along(x: &Arc<Node>, dim: usize, size: usize) -> Arc<Node> {
     taken(x, dim, &sources)
 }
 
-/// Each element of a dimension, several times.
+/// An array in which each element of a dimension is repeated.
 fn repeated(x: &Arc<Node>, dim: usize, times: usize) -> Arc<Node> {
     let mut wide = x.dims.clone();
     wide.insert(dim + 1, times);
@@ -31,7 +31,7 @@ fn repeated(x: &Arc<Node>, dim: usize, times: usize) -> Arc<Node> {
     x.broadcast(&at, &wide).reshape(&flat)
 }
 
-/// The elements at these places of a dimension; at its end for those behind it.
+/// The elements at these indices of a dimension; an index behind the end gives the last element.
 fn taken(x: &Arc<Node>, dim: usize, places: &[usize]) -> Arc<Node> {
     let last = x.dims[dim] - 1;
     let places = places.iter().map(|place| (*place).min(last) as u64).collect();
@@ -41,7 +41,7 @@ fn taken(x: &Arc<Node>, dim: usize, places: &[usize]) -> Arc<Node> {
     Node::new(Op::Take(dim), vec![x.clone(), indices], &dims, x.element)
 }
 
-/// To this height and width. Computes in `f32`, or in `f64` if candle's results have more digits than `f32`.
+/// Upsamples to this height and width. Computes in `f32`, or in `f64` if candle's results have more digits than `f32`.
 pub(super) fn bilinear(
     x: &Arc<Node>,
     (height, width): (usize, usize),
@@ -59,7 +59,7 @@ pub(super) fn bilinear(
     if is_float(x.element) { image.convert(x.element) } else { cast(&image, x.element) }
 }
 
-/// The two elements between which each new one lies, and how near it is to the second.
+/// The two source elements next to each new element, and the weight of the second.
 struct Weights {
     below: Vec<usize>,
     above: Vec<usize>,

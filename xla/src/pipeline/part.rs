@@ -1,5 +1,5 @@
-//! What the programs of a stage compute, with candle's own operations: the layers, their gradients, and sums of these over
-//! micro-batches.
+//! The computations of a stage's programs, with candle's own operations: the layers, their gradients, and the sums of the gradients
+//! over micro-batches.
 
 use super::Layers;
 use crate::device::backend_of;
@@ -9,26 +9,26 @@ use candle_core::{DType, Device, Result, Tensor, Var, bail};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-/// The loss of an output and a target.
+/// A function that computes the loss of an output and a target.
 pub(super) type Loss<'a> = Box<dyn Fn(&Tensor, &Tensor) -> Result<Tensor> + 'a>;
 
 pub(super) struct Part<'a> {
-    /// Counted from 1.
+    /// The number of the stage, from 1.
     place: usize,
     device: Device,
     layers: Layers<'a>,
-    /// Only on the last stage.
+    /// The loss, only on the last stage.
     loss: Option<Loss<'a>>,
     sums: Sums,
     /// The variables of the other stages, each with the number of its stage.
     foreign: Vec<(usize, Var)>,
-    /// Inputs and outputs of forward passes with the graph between them, on a device without a compiler. There, a second call of
+    /// The inputs and outputs of forward passes with the graph between them, on a device without a compiler. There, a second call of
     /// the layers would draw other random numbers.
     graphs: RefCell<VecDeque<(Tensor, Tensor)>>,
 }
 
 impl<'a> Part<'a> {
-    /// The stage at this place, counted from 1. `foreign` are the variables of the others, each with its stage's place.
+    /// The stage with this number, from 1. `foreign` are the variables of the other stages, each with the number of its stage.
     pub(super) fn new(
         place: usize,
         vars: Vec<Var>,
@@ -55,7 +55,7 @@ impl<'a> Part<'a> {
         &self.sums
     }
 
-    /// Whether another stage follows.
+    /// Whether another stage follows this one.
     pub(super) fn is_inner(&self) -> bool {
         self.loss.is_none()
     }
@@ -75,7 +75,7 @@ impl<'a> Part<'a> {
         Ok(vec![result])
     }
 
-    /// The gradient of the input, from that of the output; on the last stage the loss before it, from the target.
+    /// The gradient of the input, from the gradient of the output; on the last stage the loss and the gradient, from the target.
     pub(super) fn backward(&self, input: &Tensor, gradient: &Tensor) -> Result<Vec<Tensor>> {
         let known = self.graphs.borrow_mut().pop_front();
         let (input, output) = known.map_or_else(|| self.called(input), Ok)?;
@@ -87,7 +87,7 @@ impl<'a> Part<'a> {
                 }
                 (vec![loss.detach()], loss.backward()?)
             }
-            // The gradient of this sum by the output is the one that is given.
+            // The gradient of this sum with respect to the output is `gradient`.
             None => (Vec::new(), (output * gradient)?.sum_all()?.backward()?),
         };
         if let Some((owner, _)) = self.foreign.iter().find(|(_, var)| gradients.get(var).is_some()) {
@@ -107,7 +107,7 @@ impl<'a> Part<'a> {
         Ok(results)
     }
 
-    /// The input, as a variable wherever an earlier stage needs its gradient, and what the layers make of it.
+    /// The input, as a variable if an earlier stage needs its gradient, and the output of the layers.
     fn called(&self, input: &Tensor) -> Result<(Tensor, Tensor)> {
         let input = if self.place > 1 { Var::from_tensor(input)?.into_inner() } else { input.detach() };
         let output = (self.layers)(&input)?;
@@ -131,14 +131,14 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Gradients of variables, summed over micro-batches, in variables on their device.
+/// The gradients of variables, summed over micro-batches, in variables on their device.
 pub(super) struct Sums(Vec<Sum>);
 
 struct Sum {
     var: Var,
-    /// In `f32` for 16-bit floats.
+    /// The sum of the gradients, in `f32` for 16-bit floats.
     sum: Var,
-    /// Whether there was ever a gradient: an optimiser leaves a variable without one as it is.
+    /// Whether there was ever a gradient: an optimiser does not change a variable without one.
     has_gradient: Cell<bool>,
 }
 
@@ -162,9 +162,9 @@ impl Sums {
         Ok(())
     }
 
-    /// The means over so many micro-batches.
+    /// The mean gradients over so many micro-batches.
     pub(super) fn means(&self, micro_batches: usize) -> Result<GradStore> {
-        // candle makes a store in no other way; an optimiser does not look at this entry.
+        // candle has no other way to make a store; an optimiser does not read this entry.
         let mut gradients = Tensor::zeros((), DType::F32, &Device::Cpu)?.backward()?;
         for Sum { var, sum, .. } in self.0.iter().filter(|sum| sum.has_gradient.get()) {
             let mean = (sum.as_detached_tensor() / micro_batches as f64)?;

@@ -1,18 +1,18 @@
-//! The order in which the stages of a pipeline work on micro-batches. Knows neither tensors nor devices.
+//! The order in which the stages of a pipeline work on micro-batches, without tensors or devices.
 
-/// What a stage does next, with the first micro-batch for which it has not done it.
+/// A pass of a stage, which takes the first micro-batch that has not had this pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Pass {
     Forward,
-    /// On the last stage with the forward pass, which it needs nowhere else.
+    /// The backward pass; on the last stage it includes the forward pass, whose output no other stage needs.
     Backward,
 }
 
-/// All passes of one step, each after those that it needs: stage and pass. A stage computes its own in this order.
+/// All passes of one step as pairs of stage and pass, each after the passes that it needs. A stage runs its own passes in this order.
 ///
-/// Each stage goes on to the next backward pass as soon as it can ("one forward, one backward", [PipeDream]), so that it keeps the
-/// inputs of at most as many micro-batches as there are stages from it to the end. [GPipe], which does all forward passes
-/// first, keeps all of them and takes as long.
+/// Each stage runs the next backward pass as soon as it can ("one forward, one backward", [PipeDream]), so that the number of inputs
+/// that it keeps is at most the number of stages from it to the end. [GPipe], which runs all forward passes first, keeps the inputs
+/// of all micro-batches and takes as long.
 ///
 /// [PipeDream]: https://arxiv.org/abs/1806.03377
 /// [GPipe]: https://arxiv.org/abs/1811.06965
@@ -33,14 +33,14 @@ pub(super) fn schedule(stages: usize, micro_batches: usize) -> Vec<(usize, Pass)
     passes
 }
 
-/// How many micro-batches have passed through a stage.
+/// The number of micro-batches that have passed through a stage, forward and backward.
 #[derive(Clone, Copy, Default)]
 struct Done {
     forward: usize,
     backward: usize,
 }
 
-/// What a stage does next, if it has what it needs for that.
+/// The next pass of a stage, if its inputs have arrived.
 fn next(done: &[Done], stage: usize, micro_batches: usize) -> Option<Pass> {
     let Done { forward, backward } = done[stage];
     let arrived = |count: usize| stage == 0 || done[stage - 1].forward > count;
@@ -57,7 +57,7 @@ fn next(done: &[Done], stage: usize, micro_batches: usize) -> Option<Pass> {
 mod tests {
     use super::*;
 
-    /// What a stage does, one letter for each pass.
+    /// The passes of a stage, one letter for each pass.
     fn passes(stages: usize, micro_batches: usize, wanted: usize) -> String {
         let own = schedule(stages, micro_batches).into_iter().filter(|(stage, _)| *stage == wanted);
         own.map(|(_, pass)| if pass == Pass::Forward { 'F' } else { 'B' }).collect()

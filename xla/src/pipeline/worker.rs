@@ -1,4 +1,4 @@
-//! One stage at work: its programs, and the inputs that it keeps for the backward pass.
+//! The worker of one stage: its programs, and the inputs that it keeps for the backward pass.
 
 use super::part::{Loss, Part};
 use super::{Body, Stage};
@@ -7,26 +7,27 @@ use candle_core::{DType, Device, Result, Tensor, Var, bail};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// Asks a program for its results, for arguments of these shapes and types; none on a device without a compiler.
+/// A function that is called for each program with the shapes and types of its arguments, and returns those of its results; it returns
+/// none on a device without a compiler.
 pub(super) type Ask<'a, 'b> = &'b mut dyn FnMut(&str, &mut Step<Body<'a>>, &Signature) -> Result<Option<Signature>>;
 
-/// Shape and type of a tensor.
+/// The shape and type of a tensor.
 pub(super) type Kind = (Vec<usize>, DType);
 
 pub(super) struct Worker<'a> {
     part: Rc<Part<'a>>,
-    /// None on the last stage, whose backward pass begins with the forward pass.
+    /// The program of the forward pass; none on the last stage, whose backward pass includes the forward pass.
     forward: Option<Step<Body<'a>>>,
     backward: Step<Body<'a>>,
     update: Step<Body<'a>>,
     micro_batches: usize,
-    /// Inputs whose backward pass is to come, and the draw at which the random numbers of their forward pass began.
+    /// The inputs that wait for their backward pass, each with the draw at which the random numbers of its forward pass began.
     waiting: VecDeque<(Tensor, Option<u64>)>,
 }
 
 impl<'a> Worker<'a> {
-    /// The stage at this place, counted from 1. The last one has the loss. `foreign` are the variables of the others, each with its
-    /// stage's place.
+    /// The worker of the stage with this number, from 1. The last stage has the loss. `foreign` are the variables of the other stages,
+    /// each with the number of its stage.
     pub(super) fn new(
         stage: Stage<'a>,
         place: usize,
@@ -57,7 +58,7 @@ impl<'a> Worker<'a> {
         self.part.device()
     }
 
-    /// Asks each program, in the order in which they run. Returns what the stage passes on, if it does and that is known.
+    /// Calls `ask` for each program, in the order in which they run. Returns the form of the stage's output, if it has one and it is known.
     pub(super) fn visit(&mut self, input: &Kind, target: &Kind, ask: Ask<'a, '_>) -> Result<Option<Kind>> {
         let output = match &mut self.forward {
             Some(forward) => match ask("forward", forward, &vec![input.clone()])?.as_deref() {
@@ -76,7 +77,7 @@ impl<'a> Worker<'a> {
         Ok(output)
     }
 
-    /// Keeps an input for the backward pass. Returns what the next stage is given; the last stage returns nothing.
+    /// Runs the forward pass and keeps its input for the backward pass. Returns the output for the next stage; none on the last stage.
     pub(super) fn forward(&mut self, input: Tensor) -> Result<Option<Tensor>> {
         let Some(forward) = &mut self.forward else {
             self.waiting.push_back((input, None));
@@ -87,7 +88,7 @@ impl<'a> Worker<'a> {
         Ok(outputs.pop())
     }
 
-    /// The backward pass of the input that waits longest, from the gradient of its output; on the last stage from its target.
+    /// Runs the backward pass of the oldest waiting input, from the gradient of its output; on the last stage from its target.
     pub(super) fn backward(&mut self, gradient: Tensor) -> Result<Passed> {
         let Some((input, draw)) = self.waiting.pop_front() else {
             bail!("a stage has no input for a backward pass; please report this")
@@ -97,22 +98,22 @@ impl<'a> Worker<'a> {
         Ok(Passed { loss, gradient: results.next() })
     }
 
-    /// One step of the optimiser. Returns the mean of the losses, if there are any.
+    /// Takes one step of the optimiser. Returns the mean of the losses, if there are any.
     pub(super) fn update(&mut self, losses: &[Tensor]) -> Result<Option<Tensor>> {
         Ok(self.update.run(losses)?.pop())
     }
 
-    /// Forgets a step that has failed.
+    /// Drops the inputs and sums of a step that has failed.
     pub(super) fn reset(&mut self) -> Result<()> {
         self.waiting.clear();
         self.part.reset()
     }
 }
 
-/// What a backward pass returns.
+/// The results of a backward pass.
 pub(super) struct Passed {
-    /// On the last stage.
+    /// The loss, on the last stage.
     pub(super) loss: Option<Tensor>,
-    /// That of the input, except on the first stage.
+    /// The gradient of the input, except on the first stage.
     pub(super) gradient: Option<Tensor>,
 }

@@ -1,4 +1,4 @@
-//! What a check of indexes computes: it is one node of the graph, since a graph is made anew for each run of lazy code.
+//! The text for a check of indexes. The check is one node of the graph, because lazy code makes the graph anew for each run.
 
 use super::instruction::Line;
 use super::notation::{list, tensor};
@@ -7,8 +7,8 @@ use crate::element::bounds;
 use ferrotune_devices::pjrt::Element;
 
 impl Line<'_> {
-    /// The greatest index that is out of a dimension of this size, or [`NONE_FOUND`]. The greatest number of the indexes' type is
-    /// padding.
+    /// The statements for the greatest index that is out of a dimension of this size, or [`NONE_FOUND`]. The greatest number of the
+    /// indexes' type is padding, not an index.
     pub(super) fn out_of_range(&self, size: usize) -> Vec<String> {
         let Some((given, indexes)) = self.inputs.first() else { return Vec::new() };
         let name = self.name;
@@ -29,7 +29,7 @@ impl Line<'_> {
             constant("padding", padding),
             constant("zero", 0),
             constant("none", NONE_FOUND),
-            // The least index of all would read as none.
+            // The least `i64` as an index would be read as `NONE_FOUND`.
             constant("least", NONE_FOUND + 1),
             compare("above", "GE", "size"),
             compare("below", "LT", "zero"),

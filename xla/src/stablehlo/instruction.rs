@@ -1,4 +1,4 @@
-//! One instruction as text.
+//! The text of one instruction.
 
 use super::notation::{list, number, start, tensor};
 use super::{region, type_of};
@@ -16,17 +16,17 @@ pub(super) struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// The name of the value, of which some instructions have several.
+    /// The name of the instruction's value; some instructions have several values.
     pub(super) fn value(&self) -> String {
         match self.node.op {
             Op::SortPlaces { .. } => format!("{}#1", self.name),
-            // A check computes nothing; its second input is a result of its own.
+            // A check computes nothing; its second input is a separate result.
             Op::Checked(_) => self.inputs.first().map_or_else(String::new, |(name, _)| (*name).to_owned()),
             _ => self.name.to_owned(),
         }
     }
 
-    /// What computes the value.
+    /// The statements that compute the value.
     pub(super) fn statements(&self, cores: &Cores) -> Vec<String> {
         let (node, element) = (self.node, self.node.element);
         let one = |statement: String| vec![statement];
@@ -103,7 +103,7 @@ impl Line<'_> {
         format!("({}) -> {}", self.input_types(), self.result_type())
     }
 
-    /// An instruction with operands, what follows them, and the types of all.
+    /// An instruction with its operands, further text, and the types of all.
     fn call(&self, instruction: &str, rest: &str) -> String {
         format!("{} = stablehlo.{instruction} {}{rest} : {}", self.name, self.operands(), self.signature())
     }
@@ -122,7 +122,7 @@ impl Line<'_> {
         (format!("{}_{role}", self.name), tensor(&[], self.node.element))
     }
 
-    /// What makes this scalar.
+    /// The statement for this scalar.
     pub(super) fn constant_line(&self, role: &str, number: &str) -> String {
         let (name, of) = self.constant(role);
         format!("{name} = stablehlo.constant dense<{number}> : {of}")
@@ -210,7 +210,7 @@ impl Line<'_> {
         ]
     }
 
-    /// Sums of 16-bit floats in `f32`: cores that have parts of a sum add them in this type.
+    /// A sum of 16-bit floats in `f32`: cores that have parts of a sum add them in this type.
     fn in_single_precision(&self, cores: &Cores) -> Vec<String> {
         let name = format!("{}_single", self.name);
         let node = Node::new(self.node.op.clone(), Vec::new(), &self.node.dims, Element::F32);

@@ -1,4 +1,4 @@
-//! How types and numbers are written.
+//! StableHLO's notation of types and numbers.
 
 use crate::element::{bounds, is_unsigned};
 use crate::graph::{Reduction, is_float};
@@ -6,7 +6,7 @@ use ferrotune_devices::pjrt::Element;
 use half::{bf16, f16};
 use std::fmt::Display;
 
-/// The name of an element type.
+/// The name of an element type in StableHLO.
 pub(super) fn name(element: Element) -> &'static str {
     match element {
         Element::Pred => "i1",
@@ -34,7 +34,7 @@ pub(super) fn name(element: Element) -> &'static str {
     }
 }
 
-/// The type of an array.
+/// The type of an array in StableHLO.
 pub(super) fn tensor(dims: &[usize], element: Element) -> String {
     let sizes: String = dims.iter().map(|dim| format!("{dim}x")).collect();
     format!("tensor<{sizes}{}>", name(element))
@@ -44,7 +44,7 @@ pub(super) fn list<T: Display>(items: impl IntoIterator<Item = T>) -> String {
     items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// A number by the bits of an `f64`, or of an `i64` for integers. Floats are written by their bits, so that none is rounded.
+/// A number from the bits of an `f64`, or of an `i64` for integers. Floats are written by their bits, so that they are not rounded.
 pub(super) fn number(bits: u64, element: Element) -> String {
     let float = f64::from_bits(bits);
     match element {
@@ -58,7 +58,7 @@ pub(super) fn number(bits: u64, element: Element) -> String {
     }
 }
 
-/// What a reduction starts with.
+/// The initial value of a reduction.
 pub(super) fn start(reduction: Reduction, element: Element) -> String {
     let (least, above) = bounds(element);
     let greatest = if element == Element::S64 { i64::MAX } else { above as i64 - 1 };

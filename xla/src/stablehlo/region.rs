@@ -1,10 +1,10 @@
-//! The functions inside instructions: what a reduction does with two elements, and which one a sort puts first.
+//! The functions inside instructions, which combine two elements in a reduction or compare them in a sort.
 
 use super::notation::{name, number};
 use crate::graph::{Reduction, Update, is_float};
 use ferrotune_devices::pjrt::Element;
 
-/// StableHLO's name for what a reduction does with two elements.
+/// StableHLO's name of the function that combines two elements in a reduction.
 pub(super) fn reducer(reduction: Reduction) -> &'static str {
     match reduction {
         Reduction::Sum => "add",
@@ -13,7 +13,7 @@ pub(super) fn reducer(reduction: Reduction) -> &'static str {
     }
 }
 
-/// A function of two elements. Names end with `tag`, which nothing else in the program ends with.
+/// A function of two elements. Names end with `tag`, which is unique in the program.
 pub(super) fn combine(operation: &str, element: Element, tag: &str) -> String {
     let e = name(element);
     format!(
@@ -23,7 +23,7 @@ pub(super) fn combine(operation: &str, element: Element, tag: &str) -> String {
     )
 }
 
-/// What becomes of an old element and the one that is put there.
+/// The function that updates an old element with a new one.
 pub(super) fn update(update: Update, element: Element, tag: &str) -> String {
     let e = name(element);
     match update {
@@ -34,7 +34,7 @@ pub(super) fn update(update: Update, element: Element, tag: &str) -> String {
     }
 }
 
-/// Whether the first element is as great as the second, or a NaN.
+/// The function that tells whether the first element is greater than or equal to the second, or a NaN.
 pub(super) fn is_greatest(element: Element, tag: &str) -> String {
     let (e, kind) = (name(element), kind(element));
     let compare = format!("(tensor<{e}>, tensor<{e}>) -> tensor<i1>");
@@ -50,7 +50,7 @@ pub(super) fn is_greatest(element: Element, tag: &str) -> String {
     )
 }
 
-/// How elements of this type are compared.
+/// The kind of comparison for this element type.
 pub(super) fn kind(element: Element) -> &'static str {
     match element {
         element if is_float(element) => "FLOAT",
@@ -59,8 +59,8 @@ pub(super) fn kind(element: Element) -> &'static str {
     }
 }
 
-/// Which of two elements, with their places, comes first. Zeros are equal whatever their sign, and a NaN is greater than
-/// every number.
+/// The function that tells which of two elements, with their indices, comes first. Zeros are equal whatever their sign, and a NaN is
+/// greater than every number.
 pub(super) fn is_first(element: Element, ascending: bool, tag: &str) -> String {
     let (e, direction) = (name(element), if ascending { "LT" } else { "GT" });
     let head = format!(
@@ -89,7 +89,7 @@ pub(super) fn is_first(element: Element, ascending: bool, tag: &str) -> String {
     )
 }
 
-/// A float with one zero and one NaN.
+/// The statements that give a float one form of zero and one of NaN.
 fn canonical(x: &str, e: &str, tag: &str) -> String {
     let compare = "(tensor<{e}>, tensor<{e}>) -> tensor<i1>".replace("{e}", e);
     format!(

@@ -58,7 +58,7 @@ impl Line<'_> {
         [self.constant_line("init", &zero), scattered]
     }
 
-    /// Slices of size 1 in a dimension.
+    /// A gather of slices of size 1 in a dimension.
     pub(super) fn take(&self, dim: usize) -> String {
         let dims = &self.inputs[0].1.dims;
         let others = list((0..dims.len()).filter(|other| *other != dim));
@@ -66,7 +66,7 @@ impl Line<'_> {
         self.gather(&others, &dim, &dim, 1, &sizes)
     }
 
-    /// Single elements.
+    /// A gather of single elements.
     pub(super) fn take_each(&self) -> String {
         let rank = self.inputs[0].1.dims.len();
         let all = list(0..rank);
@@ -98,7 +98,7 @@ impl Line<'_> {
 
     pub(super) fn put_each(&self, update: Update) -> String {
         let rank = self.node.dims.len();
-        // The indices have one dimension more than what is put there, unless an index is a single number.
+        // The indices have one dimension more than the source, unless an index is a single number.
         let vector = self.inputs[2].1.dims.len();
         self.scatter(update, &"", &list(0..rank), vector)
     }
@@ -116,7 +116,7 @@ impl Line<'_> {
     }
 }
 
-/// Windows over the last two of four dimensions.
+/// The attributes for windows over the last two of four dimensions.
 fn windows(size: (usize, usize), stride: (usize, usize)) -> String {
     format!(
         "window_dimensions = array<i64: 1, 1, {}, {}>, window_strides = array<i64: 1, 1, {}, {}>",
@@ -124,7 +124,7 @@ fn windows(size: (usize, usize), stride: (usize, usize)) -> String {
     )
 }
 
-/// A region without the parentheses around it.
+/// The text of a region without the parentheses around it.
 fn inner(region: &str) -> &str {
     region.trim_start_matches('(').trim_end_matches(')')
 }

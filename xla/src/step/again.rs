@@ -1,5 +1,5 @@
-//! Runs a compiled step once more, one operation after the other, where its program has made a NaN or an infinity: candle finds
-//! the operation then, which panics (`candle_core::anomaly`). Variables have their values from before the run after that.
+//! Repeats a run of a compiled step, one operation after the other, if its program has made a NaN or an infinity: candle then finds
+//! the operation, which panics (`candle_core::anomaly`). Afterwards the variables have their values from before the run.
 
 use super::compiled::{Compiled, State};
 use crate::backend::Backend;
@@ -11,7 +11,7 @@ use candle_core::{Error, Result, Tensor};
 use ferrotune_devices::pjrt::Element;
 use std::sync::Arc;
 
-/// The variables that a step changes, with the values that they have.
+/// The variables that a step changes, with their present values.
 pub(super) struct Variables(Vec<(Arc<Slot>, Arc<Node>)>);
 
 impl Variables {
@@ -26,7 +26,7 @@ impl Variables {
         }
     }
 
-    /// Whether they, and the tensors, are finite.
+    /// Whether the variables and the tensors are finite.
     pub(super) fn are_finite_with(&self, backend: &Backend, tensors: &[Tensor]) -> Result<bool> {
         let results = tensors.iter().map(node_of).collect::<Result<Vec<_>>>()?;
         let nodes = self.0.iter().map(|(_, node)| node).chain(&results);
@@ -51,7 +51,7 @@ impl Variables {
     }
 }
 
-/// 1 if each element is finite, 0 otherwise.
+/// A number that is 1 if each element is finite, and 0 otherwise.
 fn is_finite(node: &Arc<Node>) -> Arc<Node> {
     let (wide, greatest) = match node.element {
         Element::F64 => (node.clone(), f64::MAX),
@@ -63,8 +63,8 @@ fn is_finite(node: &Arc<Node>) -> Arc<Node> {
     is_finite.reduce(Reduction::Minimum, &all).reshape(&[1])
 }
 
-/// A run of a step one operation after the other. When it ends, by a panic too, the variables and the random numbers are as
-/// they were when it began.
+/// A repeated run of a step, one operation after the other. When it ends, even by a panic, the variables and the random numbers are
+/// as they were when it began.
 pub(super) struct Again<'a> {
     backend: &'a Backend,
     variables: &'a Variables,
@@ -72,7 +72,7 @@ pub(super) struct Again<'a> {
 }
 
 impl Again<'_> {
-    /// Gives the variables these values, and the next random numbers those of the run that began at this draw.
+    /// Gives the variables these values, and makes the next random numbers those of the run that began at this draw.
     pub(super) fn begin<'a>(backend: &'a Backend, variables: &'a Variables, draw: u64) -> Again<'a> {
         variables.put_back();
         Again { backend, variables, next_draw: backend.generator().go_to(draw) }

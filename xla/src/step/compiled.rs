@@ -1,4 +1,4 @@
-//! A step that is compiled: gathers its arguments, gives its variables away and puts their new values back.
+//! A compiled step, which collects its arguments, donates the values of its variables, and sets their new values.
 
 use super::tensor;
 use crate::backend::{Backend, by_result, launch_or_return};
@@ -11,44 +11,44 @@ use candle_core::{Device, Error, Result, Tensor, bail};
 use ferrotune_devices::pjrt::{self, Buffer, LoadedExecutable};
 use std::sync::Arc;
 
-/// A step for arguments of certain shapes.
+/// A step that is compiled for arguments of certain shapes.
 pub(super) struct Compiled {
     pub(super) executable: Arc<LoadedExecutable>,
     pub(super) arguments: Vec<From>,
     pub(super) states: Vec<State>,
     pub(super) results: Vec<Form>,
-    /// The checks of indexes that the program makes. If it makes any, its variables keep their old values until they were looked
-    /// at, in memory of their own.
+    /// The checks of indexes that the program makes. If it makes any, its variables keep their old values, in memory of their own, until
+    /// the results of the checks have been read.
     pub(super) checks: Vec<(usize, Check)>,
-    /// How many keys for random numbers the function asks for.
+    /// The number of keys for random numbers that the function requests.
     pub(super) keys: u64,
 }
 
-/// Where an argument of the program comes from when the step runs.
+/// The source of a program's argument when the step runs.
 pub(super) enum From {
-    /// An argument of the step.
+    /// An argument of the step, by its index.
     Given(usize),
-    /// A variable that the step changes.
+    /// A variable that the step changes, by its index.
     State(usize),
-    /// A tensor from outside that the step uses: what its storage refers to, as the program takes it.
+    /// A tensor from outside that the step uses: the present value of its storage, in this form.
     Captured(Arc<Slot>, Form),
-    /// A tensor from outside that nothing referred to any more once the step was traced.
+    /// A tensor from outside to which nothing referred any more after the step was traced.
     Kept(Arc<Node>),
     /// A number in a formula.
     Constant(Vec<Buffer>),
-    /// A key for random numbers: which one of those that the function asks for.
+    /// A key for random numbers, by its index among the keys that the function requests.
     Key(u64),
 }
 
 /// A variable that the step changes.
 pub(super) struct State {
     pub(super) slot: Arc<Slot>,
-    /// As the program takes it and returns it.
+    /// The form in which the program takes and returns the variable.
     pub(super) form: Form,
 }
 
 impl Compiled {
-    /// Runs it with the arrays that its arguments show, and the random numbers of the keys from `draw` on.
+    /// Runs the step with these arrays as arguments, and the random numbers of the keys from `draw` on.
     pub(super) fn run(
         &self,
         backend: &Backend,
@@ -56,7 +56,7 @@ impl Compiled {
         arguments: &[Arc<Node>],
         draw: u64,
     ) -> Result<Vec<Tensor>> {
-        // What can fail before the device is asked comes before the variables are given away.
+        // Operations that can fail before the run come before the variables are donated.
         let given = arguments.iter().map(|node| computed(backend, node, &node.form())).collect::<Result<Vec<_>>>()?;
         let captured = self.arguments.iter().map(|from| self.captured(backend, from)).collect::<Result<Vec<_>>>()?;
         let keys = self.keys(backend, draw)?;
@@ -81,7 +81,7 @@ impl Compiled {
         results
     }
 
-    /// The outputs without what the checks have found, if that is nothing.
+    /// The outputs without the results of the checks, if the checks have found no fault.
     fn checked(&self, mut outputs: Vec<Vec<Buffer>>) -> Result<Vec<Vec<Buffer>>> {
         let found = outputs.split_off(self.results.len() + self.states.len()).pop();
         match checks::faults(&self.checks, found)?.first() {
@@ -139,7 +139,7 @@ impl Compiled {
         }
     }
 
-    /// Gives the variables back what they have given to a run that was not started, where the plugin has not consumed it.
+    /// Gives the variables their old values back after a run that was not started, if the plugin has not consumed them.
     fn put_back(&self, inputs: Vec<Vec<pjrt::Input<'_>>>) {
         let mut rows: Vec<_> = inputs.into_iter().map(Vec::into_iter).collect();
         for from in &self.arguments {
@@ -158,12 +158,12 @@ impl Compiled {
     }
 }
 
-/// The value of a variable for one run: its buffers, whose memory becomes that of the new value, or its node, if something else
-/// refers to it, such as a copy that is not computed yet.
+/// The value of a variable for one run: its buffers, whose memory the new value reuses, or its node, if something else refers to the
+/// node, such as a copy that is not computed yet.
 type Taken = (Option<Vec<Buffer>>, Option<Arc<Node>>);
 
 impl State {
-    /// Makes sure that the variable has a value in the shape that the program takes, spread as it takes it.
+    /// Makes sure that the variable has a value in the shape and sharding in which the program takes it.
     fn compute(&self, backend: &Backend) -> Result<()> {
         let node = Value::node_in(&self.slot)?;
         let ready = computed(backend, &node, &self.form)?;
@@ -184,7 +184,7 @@ impl State {
         Ok(node.into_value().map_or_else(|node| (None, Some(node)), |buffers| (Some(buffers), None)))
     }
 
-    /// The value, which the variable keeps.
+    /// The value of the variable, which keeps it.
     fn lend(&self) -> Result<Taken> {
         Ok((None, Some(Value::node_in(&self.slot)?)))
     }
@@ -206,7 +206,7 @@ fn donate(rows: &mut [Vec<pjrt::Input<'_>>], buffers: Vec<Buffer>) {
     }
 }
 
-/// The node in this form, with its value.
+/// The node in this form, with a computed value.
 pub(crate) fn computed(backend: &Backend, node: &Arc<Node>, form: &Form) -> Result<Arc<Node>> {
     let node = node.reshape(&form.dims).spread_as(form.sharding.as_ref());
     if node.value().is_none() {

@@ -1,9 +1,9 @@
-//! Arrays that candle fills part by part, as in `Tensor::cat`: one concatenation in place of a copy of all for each part.
+//! Arrays that candle fills part by part, as in `Tensor::cat`. They become one concatenation instead of a copy of the array for each part.
 
 use crate::graph::{Array as _, Node, Op};
 use std::sync::{Arc, OnceLock};
 
-/// Where a part lies in an array that is read as a matrix: from a column on, in all rows.
+/// The place of a part in an array that is read as a matrix: the columns from one on, in all rows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) rows: usize,
@@ -15,29 +15,29 @@ pub(crate) struct Place {
 pub(crate) struct Parts {
     rows: usize,
     width: usize,
-    /// The first column of each part, and its matrix. They do not overlap.
+    /// The first column and the matrix of each part. The parts do not overlap.
     parts: Vec<(usize, Arc<Node>)>,
-    /// Where no part lies.
+    /// The array whose elements remain in the columns without a part.
     under: Arc<Node>,
-    /// The whole, once it was asked for: who asks twice gets the same node.
+    /// The node of the whole array, once it was requested; later requests get the same node.
     whole: OnceLock<Arc<Node>>,
 }
 
 impl Parts {
-    /// `under` with `source` in its place.
+    /// The array `under` with `source` as the part at this place.
     pub(crate) fn new(under: &Arc<Node>, place: Place, source: &Arc<Node>) -> Parts {
         let Place { rows, width, column } = place;
         Parts { rows, width, parts: vec![(column, source.clone())], under: under.clone(), whole: OnceLock::new() }
     }
 
-    /// Whether a part of this matrix can lie there beside the others.
+    /// Whether a part at this place fits the matrix and overlaps no other part.
     pub(crate) fn has_room(&self, place: Place, source: &Arc<Node>) -> bool {
         let (start, end) = (place.column, place.column + source.dims[1]);
         (self.rows, self.width) == (place.rows, place.width)
             && self.parts.iter().all(|(column, part)| column + part.dims[1] <= start || end <= *column)
     }
 
-    /// The same with one more part.
+    /// This array with one more part.
     pub(crate) fn with(&self, column: usize, source: &Arc<Node>) -> Parts {
         let mut parts = self.parts.clone();
         parts.push((column, source.clone()));

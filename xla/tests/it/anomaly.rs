@@ -1,6 +1,6 @@
-//! The operation that makes the first NaN or infinity is found: on the CPU, lazily on a plugin, and in compiled steps.
+//! Tests that the operation which makes the first NaN or infinity is found: on the CPU, lazily on a plugin, and in compiled steps.
 //!
-//! In a process of its own, because all operations of a process are looked at.
+//! The test runs in a process of its own, because anomaly detection examines all operations of a process.
 
 use crate::plugin;
 use candle_core::{DType, Device, Result, Tensor, Var, anomaly};
@@ -18,7 +18,7 @@ fn anomalies_are_found() -> Result<()> {
     Ok(())
 }
 
-/// What is found; nothing is an empty text.
+/// The text of the anomaly that a computation panics with; empty if there is none.
 fn found(compute: impl FnOnce() -> Result<()>) -> Result<String> {
     match catch_unwind(AssertUnwindSafe(compute)) {
         Ok(result) => result.map(|()| String::new()),
@@ -74,7 +74,7 @@ fn backward(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// Infinities that the user makes are no find, and neither is what follows from them.
+/// Checks that infinities which the user makes are no anomaly, and neither are values that follow from them.
 fn masks(device: &Device) -> Result<()> {
     let calm = || {
         let x = Var::new(&[[1f32, 2.], [3., 4.]], device)?;
@@ -92,7 +92,7 @@ fn masks(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// A compiled step finds it too, and its variables stay as they were before the run.
+/// Checks that a compiled step finds the operation too, and that its variables keep their values from before the run.
 fn compiled(device: &Device) -> Result<()> {
     let weight = Var::ones(2, DType::F32, device)?;
     let mut step = Step::new(device, |x: &[Tensor]| {

@@ -1,8 +1,8 @@
-//! The same computation on XLA:CPU and on candle's CPU.
+//! Compares computations on XLA:CPU with the same ones on candle's CPU.
 
 use candle_core::{DType, Device, Result, Shape, Tensor, Var};
 
-/// A computation, which makes the same tensors on every device.
+/// A computation that makes the same tensor on every device.
 type Compute = Box<dyn Fn(&Device) -> Result<Tensor>>;
 
 /// Computations that are compiled as one program.
@@ -14,7 +14,7 @@ impl Cases {
         self.0.push((name.into(), Box::new(compute)));
     }
 
-    /// Fails with all cases whose results differ.
+    /// Fails with a list of all cases whose results differ.
     pub(crate) fn check(self, device: &Device) -> Result<()> {
         let results = self.0.iter().map(|(name, compute)| named(name, compute(device))).collect::<Result<Vec<_>>>()?;
         let found = values(&results, device)?;
@@ -36,7 +36,7 @@ fn named<T>(name: &str, result: Result<T>) -> Result<T> {
     result.map_err(|error| candle_core::Error::Msg(format!("{name}: {error}")))
 }
 
-/// The elements of each tensor. All are computed by one program, which is compiled when the first variable is read.
+/// The elements of each tensor. One program computes all tensors; it is compiled when the first variable is read.
 fn values(tensors: &[Tensor], device: &Device) -> Result<Vec<Vec<f64>>> {
     let kept = |tensor: &Tensor| {
         let var = Var::zeros(tensor.shape(), tensor.dtype(), device)?;
@@ -56,7 +56,7 @@ pub(crate) fn wide(tensor: &Tensor) -> Result<Vec<f64>> {
     }
 }
 
-/// How much two results may differ, relative to their size: nothing among integers, and some roundings among floats.
+/// The greatest relative difference of two results: zero for integers, and some roundings for floats.
 fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => 1e-10,
@@ -77,7 +77,7 @@ fn difference(found: &[f64], expected: &[f64], tolerance: f64) -> Option<String>
     Some(format!("element {place} is {} instead of {}", found[place], expected[place]))
 }
 
-/// Numbers that look random and are the same everywhere (SplitMix64).
+/// A generator of pseudo-random numbers (SplitMix64), which are the same on every machine.
 pub(crate) struct Draws(pub(crate) u64);
 
 impl Draws {
@@ -88,17 +88,17 @@ impl Draws {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`.
+    /// A random number below `end`.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
 
-    /// A number from -2 to 2.
+    /// A random number from -2 to 2.
     fn float(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 51) as f64 - 2.0
     }
 
-    /// A tensor of floats from -2 to 2, or of small integers.
+    /// A random tensor of floats from -2 to 2, or of small integers.
     pub(crate) fn tensor(&mut self, shape: impl Into<Shape>, dtype: DType, device: &Device) -> Result<Tensor> {
         let shape = shape.into();
         let scale = if dtype.is_float() { 1.0 } else { 10.0 };
@@ -107,7 +107,7 @@ impl Draws {
         Tensor::from_vec(numbers, shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)
     }
 
-    /// Indices below `end`.
+    /// Random indices below `end`.
     pub(crate) fn indices(
         &mut self,
         shape: impl Into<Shape>,
@@ -120,7 +120,7 @@ impl Draws {
         Tensor::from_vec(numbers, shape, &Device::Cpu)?.to_dtype(dtype)?.to_device(device)
     }
 
-    /// A view of a tensor: some narrowing, transposing, broadcasting and reshaping.
+    /// A random view of a tensor, by narrowing, transposing, broadcasting and reshaping.
     pub(crate) fn view(&mut self, tensor: &Tensor) -> Result<Tensor> {
         let mut view = tensor.clone();
         for _ in 0..1 + self.below(5) {

@@ -1,4 +1,4 @@
-//! candle's custom operations, and those that no device knows.
+//! Tests of candle's custom operations, and of operations without a lowering.
 
 use crate::compare::{Cases, Draws, FLOATS};
 use crate::plugin;
@@ -46,7 +46,7 @@ fn rotary_embeddings_are_candles() -> Result<()> {
     let kinds: [(&str, Rotary); 3] =
         [("rope", rotary_emb::rope), ("rope_i", rotary_emb::rope_i), ("rope_thd", rotary_emb::rope_thd)];
     for (name, rotary) in kinds {
-        // As many heads as times, so that the shape does not tell which is which; also angles for each batch.
+        // There are as many heads as times, so that the shape does not tell them apart; and angles for each batch.
         for (dims, angles) in [((2, 4, 4, 6), vec![4, 3]), ((2, 3, 3, 8), vec![5, 4]), ((2, 4, 4, 6), vec![2, 4, 3])] {
             cases.add(format!("{name} {dims:?} {angles:?}"), move |device| {
                 let mut draws = Draws(7);
@@ -86,7 +86,7 @@ fn an_operation_without_lowering_is_an_error_that_names_it() -> Result<()> {
     Ok(())
 }
 
-/// The gradient of a pooling, as candle's `backward` asks for it.
+/// The gradient of a pooling as a custom operation, as in candle's `backward`.
 struct PoolGradient {
     name: &'static str,
     windows: [usize; 4],
@@ -138,7 +138,7 @@ fn gradients_of_pooling_go_where_the_windows_are() -> Result<()> {
         for name in ["max-pool2d-grad", "avg-pool2d-grad"] {
             cases.add(format!("{name} {windows:?}"), move |device| {
                 let mut draws = Draws(3);
-                // Few different numbers, so that windows have several greatest elements.
+                // The input has few different numbers, so that windows have several greatest elements.
                 let x = draws.indices((2, 3, 8, 7), 4, DType::F32, device)?;
                 let pooled = x.max_pool2d_with_stride((windows[0], windows[1]), (windows[2], windows[3]))?;
                 let gradient = draws.tensor(pooled.shape(), DType::F32, device)?;

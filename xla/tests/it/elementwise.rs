@@ -1,4 +1,4 @@
-//! Functions of single elements, of every type and through every kind of view.
+//! Tests of elementwise functions, with every type and every kind of view.
 
 use crate::compare::{Cases, Draws, FLOATS, INTEGERS, wide};
 use crate::plugin;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 type Unary = fn(&Tensor) -> Result<Tensor>;
 type Binary = fn(&Tensor, &Tensor) -> Result<Tensor>;
 
-/// All functions of one tensor, by candle's names for them, and whether integers have them.
+/// All functions of one tensor, by candle's names, and whether they exist for integers.
 const UNARY: [(&str, Unary, bool); 19] = [
     ("exp", Tensor::exp, false),
     ("log", Tensor::log, false),
@@ -73,7 +73,7 @@ fn functions_of_floats_are_candles() -> Result<()> {
             cases.add(format!("{name} of {dtype:?}"), move |device| {
                 let mut draws = Draws((place * 10 + seed) as u64);
                 let x = draws.tensor((3, 4, 5), dtype, device)?;
-                // A number that is not there stays one on both sides, but logarithms and roots shall have arguments.
+                // A NaN is a NaN on both sides, but logarithms and roots shall get valid arguments.
                 let x = if matches!(name, "log" | "sqrt" | "recip") { (x.abs()? + 0.25)? } else { x };
                 function(&draws.view(&x)?)
             });
@@ -99,7 +99,7 @@ fn functions_of_integers_are_candles() -> Result<()> {
 fn numbers_that_are_none_are_treated_as_on_the_cpu() -> Result<()> {
     const ODD: [f32; 8] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, 1.5, -2.5, 2.5];
     let mut cases = Cases::default();
-    // At minus infinity candle's gelu_erf is a NaN, since it multiplies that by zero.
+    // At minus infinity candle's gelu_erf is a NaN, since it multiplies infinity by zero.
     for (name, function, _) in UNARY.into_iter().filter(|(name, ..)| *name != "gelu_erf") {
         cases.add(name, move |device| function(&Tensor::new(&ODD, device)?));
     }
@@ -121,12 +121,12 @@ fn functions_of_two_tensors_are_candles() -> Result<()> {
     let mut cases = Cases::default();
     for (place, (name, function)) in BINARY.into_iter().chain(COMPARISONS).enumerate() {
         let dtypes = FLOATS.into_iter().chain(INTEGERS).enumerate();
-        // Comparisons of each type, but not every one of every type.
+        // Each type is compared, but not with every function.
         for (seed, dtype) in dtypes.filter(|(seed, _)| place < BINARY.len() || (seed + place) % 3 == 0) {
             cases.add(format!("{name} of {dtype:?}"), move |device| {
                 let mut draws = Draws(seed as u64);
                 let x = draws.tensor((2, 3, 1, 5), dtype, device)?;
-                // candle's CPU refuses to divide an integer by zero.
+                // candle's CPU refuses to divide an integer by zero, so the divisor is at least 1.
                 let y = draws.tensor((4, 3), dtype, device)?.t()?;
                 let y = if dtype.is_float() { y } else { y.maximum(&y.ones_like()?)? };
                 function(&x, &y.unsqueeze(2)?.narrow(1, 1, 2)?.broadcast_as((3, 2, 5))?.contiguous()?)
@@ -224,7 +224,7 @@ fn a_function_that_integers_lack_is_an_error() -> Result<()> {
 fn a_number_for_16_bit_elements_is_rounded_once() -> Result<()> {
     let device = plugin::open()?;
     for (dtype, digits) in [(DType::BF16, 8), (DType::F16, 11)] {
-        // A little less than one and a half steps of the type above 1: in `f32` exactly that, which is rounded to two steps.
+        // The number is a little less than 1.5 steps of the type above 1. In `f32` it becomes exactly 1.5 steps, which are rounded to two.
         let number = 1. + 3. * 2f64.powi(-digits) - 2f64.powi(-25);
         let scaled = |device: &Device| wide(&Tensor::ones(3, dtype, device)?.affine(number, 0.)?);
         let moved = |device: &Device| wide(&Tensor::zeros(3, dtype, device)?.affine(1., number)?);

@@ -1,11 +1,11 @@
-//! Gradients of every kernel that has one: candle's `backward` on both devices.
+//! Tests of the gradients of every kernel that has one: candle's `backward` on both devices.
 
 use crate::compare::{Cases, Draws};
 use crate::plugin;
 use candle_core::{D, DType, Device, Result, Tensor, Var};
 use candle_nn::{ops, rotary_emb};
 
-/// The gradients of a weighted sum of what `function` makes of variables of these shapes, one after the other.
+/// The gradients of a weighted sum of `function`'s result, for variables of these shapes, one after the other.
 fn gradients(device: &Device, shapes: &[&[usize]], function: impl Fn(&[Tensor]) -> Result<Tensor>) -> Result<Tensor> {
     let mut draws = Draws(shapes.len() as u64 + 11);
     let variable = |shape: &&[usize]| Var::from_tensor(&draws.tensor(*shape, DType::F32, device)?);

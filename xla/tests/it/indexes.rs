@@ -1,4 +1,4 @@
-//! An index out of range is an error of each read, and of nothing else.
+//! Tests that an index out of range is an error of each read that depends on it, and of no other read.
 
 use crate::plugin;
 use candle_core::{DType, Device, Result, Tensor, Var};
@@ -57,7 +57,7 @@ fn a_value_with_a_wrong_index_stays_an_error_and_others_of_its_program_do_not() 
     let x = Tensor::new(&[5f32, 6.], &device)?;
     let [good, bad] = [1u32, 2].map(|index| x.index_select(&Tensor::new(&[index], &device)?, 0));
     let (good, bad) = (good?, bad?);
-    // Both are computed by the program of the first read.
+    // The program of the first read computes both variables.
     let kept = [Var::zeros(1, DType::F32, &device)?, Var::zeros(1, DType::F32, &device)?];
     kept[0].set(&good.affine(2., 0.)?)?;
     kept[1].set(&bad.affine(2., 0.)?)?;
@@ -102,7 +102,7 @@ fn a_step_refuses_arguments_with_a_wrong_index_and_keeps_its_variables() -> Resu
     Ok(())
 }
 
-/// A step that embeds indexes and changes a variable, whose indexes are wrong in its second run.
+/// The two results of a step that embeds indexes and changes a variable; the indexes are wrong in its second run.
 fn embed(device: &Device) -> Result<[Result<Vec<f32>>; 2]> {
     let weight = Var::ones(2, DType::F32, device)?;
     let mut step = Step::new(device, |x: &[Tensor]| {
@@ -116,7 +116,7 @@ fn embed(device: &Device) -> Result<[Result<Vec<f32>>; 2]> {
     Ok([read, weight.to_vec1()])
 }
 
-/// Runs one of the tests below in a process with another environment, and returns what it writes to its standard error.
+/// Runs one of the tests below in a process with another environment, and returns its standard error.
 fn with_checks(setting: Option<&str>, test: &str) -> Result<String> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["--ignored", "--exact", "--nocapture", test]).env_remove("FERROTUNE_CHECK_INDEXES");

@@ -1,4 +1,4 @@
-//! What candle-nn's own tests say of its layers, losses, caches and optimisers, on a device.
+//! The tests that candle-nn has of its layers, losses, caches and optimisers, on a device of a plugin.
 
 use crate::compare::{Cases, Draws, wide};
 use crate::plugin;
@@ -97,7 +97,7 @@ fn losses_are_candles() -> Result<()> {
     cases.check(&plugin::open()?)
 }
 
-/// Weights of a recurrent layer with two inputs and three outputs.
+/// The weights of a recurrent layer with two inputs and three outputs.
 fn recurrent(gates: usize, device: &Device) -> Result<VarBuilder<'static>> {
     let rows = 3 * gates;
     let shapes: [(&str, &[usize]); 4] =

@@ -1,4 +1,4 @@
-//! candle on XLA:CPU against candle on the CPU.
+//! Tests of candle on XLA:CPU against candle on the CPU.
 
 mod anomaly;
 mod compare;

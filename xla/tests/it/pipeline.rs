@@ -1,4 +1,4 @@
-//! Pipelines: what they compute, on which devices, and what they refuse.
+//! Tests of pipelines: their results, their devices, and their errors.
 
 mod model;
 mod tied;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const STEPS: usize = 100;
 
-/// What a training gives: the loss of each step, and the variables at its end.
+/// The result of a training: the loss of each step, and the variables at its end.
 struct Trained {
     losses: Vec<f64>,
     vars: Vec<f64>,
@@ -31,7 +31,7 @@ fn values(vars: &[Var]) -> Result<Vec<f64>> {
     Ok(values.collect::<Result<Vec<_>>>()?.concat())
 }
 
-/// A model, its batch, and how close two trainings of it are.
+/// A model, its batch, and the tolerance between two trainings of it.
 struct Task {
     make: Maker,
     dtype: DType,
@@ -47,7 +47,7 @@ impl Task {
         Ok((parts, vars))
     }
 
-    /// The training of the whole model on the CPU, by candle's own optimiser.
+    /// Trains the whole model on the CPU, with candle's own optimiser.
     fn plain<O: Optimizer>(&self, params: O::Config) -> Result<Trained> {
         let (parts, vars) = self.parts(&[const { Device::Cpu }; STAGES])?;
         let mut optimiser = O::new(vars.clone(), params)?;
@@ -61,7 +61,7 @@ impl Task {
         Ok(Trained { losses, vars: values(&vars)? })
     }
 
-    /// The training of a pipeline, its stages on these devices.
+    /// Trains the model as a pipeline, whose stages are on these devices.
     fn piped(
         &self,
         devices: &[Device],
@@ -75,7 +75,7 @@ impl Task {
         let mut losses = Vec::new();
         for _ in 0..STEPS {
             losses.push(number(&pipeline.run(&x, &y)?)?);
-            // Other work on the same devices changes nothing.
+            // Other work on the same devices must still be correct.
             let other = Tensor::ones(3, DType::F32, &devices[1])?.cumsum(0)?;
             assert_eq!(other.to_vec1::<f32>()?, [1., 2., 3.]);
         }
@@ -103,7 +103,7 @@ fn with_sgd(Layer { vars, layers }: Layer) -> Result<Stage<'static>> {
     Ok(Stage::new(vars, layers, move |gradients| optimiser.step(gradients)))
 }
 
-/// AdamW divides by the root of small numbers, which in `f32` makes much of a last digit.
+/// Compares trainings with AdamW, which divides by the root of small numbers: in `f32` that makes the last digit important.
 fn check_adam(task: &Task) -> Result<()> {
     let params = ParamsAdamW { lr: Adam::LR, weight_decay: Adam::DECAY, ..ParamsAdamW::default() };
     let expected = task.plain::<AdamW>(params)?;
@@ -175,7 +175,7 @@ fn random_numbers_are_the_same_when_a_stage_is_computed_once_more() -> Result<()
         };
         let dropped = |x: &Tensor| -> Result<Tensor> {
             let x = x.broadcast_mul(&left)?;
-            // Two draws, the second of which counts three times as much.
+            // The layer has two draws, the second of which has three times the weight.
             ops::dropout(&x, 0.5)? + (ops::dropout(&x, 0.5)? * 3.)?
         };
         let stages = vec![
@@ -187,7 +187,7 @@ fn random_numbers_are_the_same_when_a_stage_is_computed_once_more() -> Result<()
         let mut before = values(from_ref(&left))?;
         let mut changes = Vec::new();
         for _ in 0..2 {
-            // Both variables are the same before, so both gradients are the sum of the masks.
+            // Both variables have the same values before, so both gradients are the sum of the masks.
             right.set(&left.to_device(&Device::Cpu)?.to_device(second)?)?;
             pipeline.run(&Tensor::ones((2, 64), DType::F32, first)?, &y)?;
             let [after, other] = [values(from_ref(&left))?, values(from_ref(&right))?];
@@ -291,7 +291,7 @@ fn what_a_pipeline_cannot_do_is_refused_before_anything_runs() -> Result<()> {
     }
     let twice = |x: &Tensor| x.broadcast_mul(here.as_tensor());
     let updates = Cell::new(0);
-    // What a pipeline of two stages says whose first one has these layers.
+    // The error of a pipeline of two stages whose first stage has these layers.
     let run = |layers: &dyn Fn(&Tensor) -> Result<Tensor>, rows: usize, target: &Device| -> Result<String> {
         let update = |_: &_| {
             updates.set(updates.get() + 1);
@@ -326,7 +326,7 @@ fn what_a_pipeline_cannot_do_is_refused_before_anything_runs() -> Result<()> {
     Ok(())
 }
 
-/// Whether a time is less than half of another one in some of five tries: other programs of this machine may hold up a few.
+/// Asserts that a time is less than half of another one in one of five tries: other programs of this machine may delay some tries.
 fn assert_early(mut times: impl FnMut() -> Result<[Duration; 2]>) -> Result<()> {
     let tries = (0..5).map(|_| times()).collect::<Result<Vec<_>>>()?;
     assert!(tries.iter().any(|[early, late]| *early * 2 < *late), "{tries:?}");

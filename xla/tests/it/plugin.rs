@@ -1,9 +1,9 @@
-//! XLA:CPU for the tests.
+//! Opens XLA:CPU for the tests.
 
 use candle_core::{Device, Result, bail};
 use std::path::{Path, PathBuf};
 
-/// A device of XLA:CPU, whose plugin `cargo xtask` installs for the tests.
+/// Opens a device of XLA:CPU, whose plugin `cargo xtask` installs for the tests.
 pub(crate) fn open() -> Result<Device> {
     ferrotune_xla::open(&path()?)
 }

@@ -1,4 +1,4 @@
-//! Random numbers: their range, mean and deviation, and what a seed means.
+//! Tests of random numbers: their range, mean and deviation, and the effect of a seed.
 
 use crate::plugin;
 use candle_core::{DType, Device, Result, Tensor};
@@ -8,7 +8,7 @@ use std::thread;
 
 const COUNT: usize = 40_000;
 
-/// Mean, standard deviation, least and greatest number.
+/// The mean, the standard deviation, and the least and greatest number of a tensor.
 fn moments(tensor: &Tensor) -> Result<[f64; 4]> {
     let numbers: Vec<f64> = tensor.to_dtype(DType::F64)?.to_vec1()?;
     let count = numbers.len() as f64;
@@ -23,7 +23,7 @@ fn moments(tensor: &Tensor) -> Result<[f64; 4]> {
 fn uniform_numbers_fill_their_range_evenly() -> Result<()> {
     let device = plugin::open()?;
     for (dtype, slack) in [(DType::F32, 0.02), (DType::F64, 0.02), (DType::F16, 0.02), (DType::BF16, 0.05)] {
-        // One step of the type below 5 may be rounded to 5.
+        // A number one step of the type below 5 may be rounded to 5.
         let (low, high) = (-1.0, 5.0);
         let numbers = Tensor::zeros(COUNT, dtype, &device)?.rand_like(low, high)?;
         let [mean, deviation, least, greatest] = moments(&numbers)?;
@@ -62,7 +62,7 @@ fn a_seed_repeats_the_numbers_and_each_draw_differs() -> Result<()> {
     let draw = |device: &Device| Tensor::rand(0f32, 1f32, 64, device)?.to_vec1::<f32>();
     device.set_seed(7)?;
     let (first, second) = (draw(&device)?, draw(&device)?);
-    // A draw must not be the one before, moved by some places.
+    // The second draw must not be the first one, shifted by some elements.
     assert!(first.iter().all(|number| !second.contains(number)), "{first:?} {second:?}");
     device.set_seed(7)?;
     assert_eq!([first, second], [draw(&device)?, draw(&device)?]);

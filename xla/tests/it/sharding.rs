@@ -1,4 +1,4 @@
-//! A mesh of four cores: what is spread over it has the values that one device has, and less memory on each core.
+//! Tests of a mesh of four cores: arrays that are spread over it have the values that one device has, and take less memory on each core.
 
 use crate::plugin;
 use candle_core::{DType, Device, Result, Tensor, Var};
@@ -18,9 +18,9 @@ fn mesh(axes: &[(&str, usize)]) -> Result<Device> {
 
 /// A transformer's block with four heads, with the same weights on every device.
 struct Block {
-    /// Queries, keys and values; their projection; the two layers of the perceptron; the classifier.
+    /// The weights of queries, keys and values; of their projection; of the two layers of the perceptron; and of the classifier.
     weights: [Var; 5],
-    /// Where the rows of a batch go.
+    /// The axis along which the rows of a batch are split.
     batch: Option<&'static str>,
 }
 
@@ -30,7 +30,7 @@ const SHAPES: [(usize, usize); 5] =
     [(WIDTH, 3 * WIDTH), (WIDTH, WIDTH), (WIDTH, 4 * WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 3)];
 
 impl Block {
-    /// `axes` are those of the weights.
+    /// A block whose weights are spread along these axes.
     fn new(device: &Device, batch: Option<&'static str>, axes: [Axes<'_>; 5]) -> Result<Block> {
         let weight = |place: usize| -> Result<Var> {
             let (rows, columns) = SHAPES[place];
@@ -43,7 +43,7 @@ impl Block {
         Ok(Block { weights: [weight(0)?, weight(1)?, weight(2)?, weight(3)?, weight(4)?], batch })
     }
 
-    /// The mean loss of a batch × 6 × WIDTH.
+    /// The mean loss of an input of batch × 6 × WIDTH.
     fn loss(&self, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         let x = with_sharding_constraint(x, &[self.batch, None, None])?;
         let (batch, time, _) = x.dims3()?;
@@ -67,7 +67,7 @@ fn data(device: &Device) -> Result<[Tensor; 2]> {
     Ok([x.to_device(device)?, y.to_device(device)?])
 }
 
-/// A step of gradient descent with momentum, whose moments are spread as their variables are.
+/// Takes a step of gradient descent with momentum, whose moments are spread as their variables are. Returns the loss.
 fn descend(block: &Block, moments: &[Var], data: &[Tensor]) -> Result<Tensor> {
     let loss = block.loss(&data[0], &data[1])?;
     let gradients = loss.backward()?;
@@ -128,7 +128,7 @@ fn what_is_spread_takes_its_part_of_a_core() -> Result<()> {
     assert_eq!((parts(&block.weights)?, parts(&moments)?), (halves.clone(), halves.clone()));
     losses(&device, &block, &moments, 3)?;
     assert_eq!((parts(&block.weights)?, parts(&moments)?), (halves.clone(), halves.clone()));
-    // Without `compile`, and after a change in place.
+    // The values also agree without `compile`, and after a change in place.
     let data = data(&device)?;
     descend(&block, &moments, &data)?.to_scalar::<f32>()?;
     block.weights[0].set(&block.weights[0].affine(2., 0.)?)?;
@@ -219,7 +219,7 @@ fn random_numbers_of_a_mesh_are_those_of_one_core() -> Result<()> {
 #[test]
 fn parts_of_a_sum_of_short_floats_are_added_in_single_precision() -> Result<()> {
     let device = mesh(&[("data", 4)])?;
-    // bf16 has 256, 258 and 260, and nothing between them: added in bf16, ones would be lost.
+    // bf16 has 256, 258 and 260, and no numbers between them: in a sum in bf16, ones would be lost.
     let x = Tensor::new(&[[256f32, 1., 1., 1.]], &device)?.to_dtype(DType::BF16)?;
     let x = with_sharding_constraint(&x, &[None, DATA])?;
     let ones = with_sharding_constraint(&Tensor::ones((4, 1), DType::BF16, &device)?, &[DATA, None])?;

@@ -1,4 +1,4 @@
-//! Convolutions, pooling, upsampling and indexing.
+//! Tests of convolutions, pooling, upsampling and indexing.
 
 use crate::compare::{Cases, Draws, FLOATS, INTEGERS};
 use crate::plugin;
@@ -29,7 +29,7 @@ fn convolutions_are_candles() -> Result<()> {
             let mut draws = Draws(seed);
             let kernel = draws.tensor((4, 6 / groups, width + 1), dtype, device)?;
             let x = draws.tensor((2, 4, 7), dtype, device)?;
-            // One image at a time, since candle's CPU is wrong from the second one on.
+            // The reference takes one image at a time, since candle's CPU is wrong from the second image on.
             let images = [x.narrow(0, 0, 1)?, x.narrow(0, 1, 1)?];
             let of = |x: &Tensor| x.conv_transpose1d(&kernel, padding, output_padding, stride, dilation, groups);
             Tensor::cat(&[of(&images[0])?, of(&images[1].contiguous()?)?], 0)
@@ -76,7 +76,7 @@ fn upsampling_is_candles() -> Result<()> {
                 input(device)?.upsample_bilinear2d(height, width, corners)
             });
         }
-        // Weights that are exact, since a rounding could make an integer another one.
+        // The weights are exact, since a rounding could change an integer.
         cases.add(format!("bilinear of {dtype:?}"), move |device| input(device)?.upsample_bilinear2d(8, 10, false));
     }
     cases.add("bilinear by factors", |device| {
@@ -123,7 +123,7 @@ fn elements_at_indices_are_candles() -> Result<()> {
         }
     }
     for dtype in [DType::U8, DType::U32, DType::I64] {
-        // The greatest index of a type stands for no element.
+        // The greatest index of a type selects no element.
         let greatest = move |device: &Device| match dtype {
             DType::U8 => Tensor::new(&[[1u8, 255], [255, 0]], device),
             DType::U32 => Tensor::new(&[[1u32, u32::MAX], [u32::MAX, 0]], device),

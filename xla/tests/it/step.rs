@@ -1,4 +1,4 @@
-//! Compiled steps: what they compute, what they keep, and what they refuse.
+//! Tests of compiled steps: their results, the values that they keep, and their errors.
 
 use crate::plugin;
 use candle_core::{DType, Device, Result, Tensor, Var};
@@ -150,7 +150,7 @@ fn random_numbers_are_new_in_each_run_and_the_same_for_a_seed() -> Result<()> {
     Ok(())
 }
 
-/// The error of a step.
+/// The error of a step with this function.
 fn refusal(device: &Device, body: impl FnMut(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<String> {
     let argument = Tensor::ones(3, DType::F32, device)?;
     let error = Step::new(device, body).run(&[argument]).err();
@@ -360,10 +360,10 @@ fn means_over_replicas_are_summed_in_f32() -> Result<()> {
     let options = Options { replicas: 4, ..Options::default() };
     let device = ferrotune_xla::open_with(&plugin::path()?, options)?;
     let mut step = Step::new(&device, |arguments: &[Tensor]| Ok(vec![all_reduce_mean(&shard(&arguments[0])?)?]));
-    // 257 has no place in bf16.
+    // bf16 cannot represent 257.
     let rows = [Tensor::new(&[256f32, 1., 1., 2.], &device)?.to_dtype(DType::BF16)?];
     assert_eq!(step.run(&rows)?[0].to_dtype(DType::F32)?.to_vec1::<f32>()?, [65.]);
-    // A compiler may do so by itself; a TPU's does not.
+    // A compiler may add in `f32` without being asked to; a TPU's compiler does not.
     let text = step.stablehlo(&rows)?;
     assert!(text.contains("stablehlo.all_reduce") && text.contains("(tensor<1xf32>) -> tensor<1xf32>"), "{text}");
     Ok(())

@@ -1,4 +1,4 @@
-//! Views, copies, reductions, products and sorting.
+//! Tests of views, copies, reductions, products and sorting.
 
 use crate::compare::{Cases, Draws, FLOATS, INTEGERS};
 use crate::plugin;
@@ -14,13 +14,13 @@ fn views_of_every_layout_have_the_elements_that_candle_reads() -> Result<()> {
             let dims: Vec<usize> = (0..1 + draws.below(4)).map(|_| 1 + draws.below(5)).collect();
             let dtype = [DType::F32, DType::U8, DType::I64][seed as usize % 3];
             let tensor = draws.tensor(dims, dtype, device)?;
-            // What is computed has another storage than what was uploaded.
+            // A computed tensor has another kind of storage than an uploaded one.
             let tensor = if seed % 2 == 0 { tensor.affine(2.0, 1.0)? } else { tensor };
             draws.view(&tensor)?.force_contiguous()
         });
     }
     for (rows, start) in [(5, 1), (4, 3), (7, 0)] {
-        // Rows that begin anywhere in a flat array.
+        // The rows begin at any element of a flat array.
         cases.add(format!("{rows} rows from {start}"), move |device| {
             let flat = Draws(8).tensor(40, DType::F32, device)?.narrow(0, start, rows * 5)?;
             flat.reshape((rows, 5))?.narrow(1, 1, 3)?.t()?.force_contiguous()
@@ -158,7 +158,7 @@ fn sorting_is_candles_and_stable() -> Result<()> {
         for ascending in [true, false] {
             cases.add(format!("{ascending} places of {dtype:?}"), move |device| {
                 let x = Draws(1).tensor((3, 17), dtype, device)?;
-                // Some elements are equal.
+                // The conversion to integers makes some elements equal.
                 x.to_dtype(DType::I32)?.to_dtype(dtype)?.arg_sort_last_dim(ascending)
             });
         }

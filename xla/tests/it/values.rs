@@ -1,4 +1,4 @@
-//! Values that are right, and not only the same on all devices: those of NumPy and JAX, where candle 0.11.1 has others.
+//! Tests of values against those of NumPy and JAX, where candle 0.11.1 has other values.
 
 use crate::compare::wide;
 use crate::plugin;
@@ -6,13 +6,13 @@ use candle_core::{D, DType, Device, Result, Tensor, Var};
 use candle_nn::{loss, ops};
 use ferrotune_xla::Step;
 
-/// A computation and its value.
+/// A named computation and its expected value.
 type Case = (&'static str, Box<dyn Fn(&Device) -> Result<Tensor>>, Vec<f64>);
 
 const NAN: f32 = f32::NAN;
 const INF: f32 = f32::INFINITY;
 
-/// Computes each case on the CPU, on XLA:CPU value by value, and there in compiled steps. Fails with all that differ.
+/// Computes each case on the CPU, on XLA:CPU value by value, and on XLA:CPU in compiled steps. Fails with all cases that differ.
 fn check(cases: Vec<Case>) -> Result<()> {
     let device = plugin::open()?;
     let mut failures = Vec::new();
@@ -49,7 +49,7 @@ fn case(
     (name, Box::new(compute), right.into_iter().collect())
 }
 
-/// The gradient of a sum of what `function` makes of a variable with these numbers.
+/// The gradient of a sum of `function`'s result, for a variable with these numbers.
 fn gradient(numbers: &[f32], device: &Device, function: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
     let variable = Var::from_tensor(&Tensor::new(numbers, device)?)?;
     let gradients = function(&variable)?.sum_all()?.backward()?;
@@ -71,7 +71,7 @@ fn sums_of_16_bit_floats_and_of_many_numbers() -> Result<()> {
             case("fused softmax", [1.0 / 1024.0], move |device| {
                 ops::softmax_last_dim(&Tensor::zeros((1, 1024), dtype, device)?)?.narrow(1, 5, 1)
             }),
-            // The logarithm of 10, rounded to the type.
+            // The expected loss is the logarithm of 10, rounded to the type.
             case("cross-entropy", [if dtype == DType::BF16 { 2.296875 } else { 2.302734375 }], move |device| {
                 let logits = Tensor::zeros((1000, 10), dtype, device)?;
                 loss::cross_entropy(&logits, &Tensor::zeros(1000, DType::U32, device)?)

@@ -10,7 +10,7 @@ use std::path::Path;
 
 const ORACLES: [&str; 2] = ["auto", "tpe"];
 const RIVAL: &str = "optuna-tpe";
-/// Numbers of trials after which the best loss is compared.
+/// The numbers of trials after which the best loss is compared.
 const COUNTED: [usize; 3] = [10, 20, 40];
 const SEEDS: &str = "20";
 

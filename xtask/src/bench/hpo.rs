@@ -1,4 +1,4 @@
-//! `cargo xtask bench hpo` compares the oracles with Optuna's samplers on formulas on this machine, measures how fast they
+//! `cargo xtask bench hpo` compares the oracles with Optuna's samplers on formulas on this machine, measures the time of an
 //! answer, and writes `benchmarks/hpo.md`. Trains nothing.
 
 mod page;
@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-/// Numbers of trials after which the best value is compared.
+/// The numbers of trials after which the best value is compared.
 const COUNTED: [usize; 4] = [10, 25, 50, 100];
-/// Searches with seeds below this one were looked at while settings were chosen.
+/// The first seed whose searches nobody looked at while the settings were chosen.
 const FRESH: u32 = 100;
 
-/// The problems with one loss, by what is difficult in them.
+/// The problems with one loss, by their kind of difficulty.
 const KINDS: [(&str, &[&str]); 5] = [
     (
         "numbers",
@@ -41,9 +41,9 @@ const KINDS: [(&str, &[&str]); 5] = [
     ),
     ("noise", &["hartmann3n", "branin_n", "bowl4n", "recipe5n", "dials3n", "teams4n"]),
 ];
-/// Problems with two losses.
+/// The problems with two losses.
 const FRONTS: [&str; 4] = ["zdt1", "size", "dtlz2", "schaffer"];
-/// Problems that no setting of `auto` was chosen with, but that the mutation's width was once tried on `pipeline`.
+/// The problems that were not used for the settings of `auto`, except for one trial of the mutation's width on `pipeline`.
 const HELD_OUT: [&str; 15] = [
     "dixonprice5",
     "pairs5",
@@ -67,7 +67,7 @@ struct Row {
     sampler: &'static str,
     first_seed: u32,
     seeds: u32,
-    /// Trials of each search.
+    /// The number of trials of each search.
     trials: usize,
 }
 
@@ -80,7 +80,7 @@ impl Row {
         self.sampler.starts_with("optuna-")
     }
 
-    /// Numbers of trials after which its searches say their best value.
+    /// The number of entries of [`COUNTED`] at which the searches print their best value.
     fn counts(&self) -> usize {
         COUNTED.iter().filter(|count| **count <= self.trials).count()
     }
@@ -109,7 +109,7 @@ const FRONT_ROWS: [Row; 8] = [
     Row::new("optuna-tpe", FRESH, 20, 100),
 ];
 
-/// What is timed, its goal, and the arguments of `cargo bench --bench`.
+/// The timed operation, its goal, and the arguments of `cargo bench --bench`.
 const SPEED: [(&str, &str, &[&str]); 3] = [
     ("`tpe`, ask and tell after 100 trials", "≤ 0.1 ms", &["speed", "--", "ask", "tpe", "100"]),
     ("`tpe`, after 1,000 trials", "≤ 1 ms", &["speed", "--", "ask", "tpe", "1000"]),
@@ -131,7 +131,7 @@ pub(super) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     std::fs::write(root.join("benchmarks/hpo.md"), page).context("cannot write benchmarks/hpo.md")
 }
 
-/// The searches of these rows. Optuna's run beside ours, so that two processors have work.
+/// Runs the searches of these rows. Optuna's searches run at the same time as ours, so that two processors have work.
 fn searches_of(
     root: &Path,
     environment: &Environment,
@@ -151,13 +151,13 @@ fn searches_of(
     Ok(ours?.into_iter().chain(theirs).collect())
 }
 
-/// The searches of one row, in one process.
+/// Runs the searches of one row, in one process.
 fn searches(root: &Path, environment: &Environment, row: &Row, most: u32, problems: &[&str]) -> Result<Results> {
     let (first, seeds, trials) = (row.first_seed.to_string(), row.seeds.min(most).to_string(), row.trials.to_string());
     let lines = step::step(&format!("{} from seed {first}", row.sampler), || {
         let mut bench = if row.is_optunas() {
             let mut bench = environment.python();
-            // Optuna's small matrices are slower on several threads, and times could not be compared.
+            // Optuna's small matrices are slower on several threads, and the times would not be comparable.
             bench.arg("tests/bench_hpo.py").env("OMP_NUM_THREADS", "1");
             bench
         } else {
@@ -170,7 +170,7 @@ fn searches(root: &Path, environment: &Environment, row: &Row, most: u32, proble
     Results::read(&lines, row.counts() + 1)
 }
 
-/// What the bench of speed says, in one line.
+/// The result of the speed bench, in one line.
 fn speed(root: &Path, what: &str, words: &[&str]) -> Result<String> {
     let mut bench = cargo(root);
     bench.args(["bench", "--quiet", "--package", "ferrotune-oracle", "--bench"]).args(words);
@@ -189,9 +189,9 @@ fn parse(arguments: &[String]) -> Result<u32> {
 
 /// The results of all searches.
 pub(super) struct Results {
-    /// The problems in the order of their first search.
+    /// The problems, in the order of their first search.
     problems: Vec<String>,
-    /// By sampler and problem: for each search its numbers, such as the best values after some numbers of trials.
+    /// The numbers of each search, by sampler and problem, such as the best values after some numbers of trials.
     searches: BTreeMap<(String, String), Vec<Vec<f64>>>,
 }
 
@@ -215,7 +215,7 @@ impl Results {
         Ok(results)
     }
 
-    /// Median over the searches of one number of each; `None` where there were no searches.
+    /// The median, over the searches, of the number at this place; `None` if there are no searches.
     pub(super) fn median(&self, sampler: &str, problem: &str, number: usize) -> Option<f64> {
         let mut values = self.numbers(sampler, problem, number);
         values.sort_by(f64::total_cmp);
@@ -223,7 +223,7 @@ impl Results {
         Some(f64::midpoint(low, values[values.len() / 2]))
     }
 
-    /// One number of each search, in the order of the seeds.
+    /// The number at this place of each search, in the order of the seeds.
     pub(super) fn numbers(&self, sampler: &str, problem: &str, number: usize) -> Vec<f64> {
         let searches = self.searches.get(&(sampler.to_owned(), problem.to_owned()));
         searches.into_iter().flatten().map(|search| search[number]).collect()

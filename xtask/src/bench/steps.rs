@@ -1,7 +1,7 @@
-//! `cargo xtask bench steps`: steps of training in candle as it is, in candle as cells and trials have it, and in PyTorch,
-//! JAX and burn, taken in turn on the same cores; writes the tables of `benchmarks/steps.md`.
+//! `cargo xtask bench steps` measures training steps in unchanged candle, in candle as cells and trials have it, and in PyTorch,
+//! JAX and burn, in turns on the same cores. Writes the tables of `benchmarks/steps.md`.
 //!
-//! A way to train is one line of [`MODES`] and, in its program under `tests/bench_steps`, one function.
+//! A mode of training is one line of [`MODES`] and, in its program under `tests/bench_steps`, one function.
 
 mod figures;
 mod page;
@@ -14,17 +14,17 @@ use figures::Figures;
 use program::{Program, Running};
 use std::path::Path;
 
-/// One way to train.
+/// A mode of training: a program with an argument.
 struct Mode {
-    /// The head of its column.
+    /// The head of the mode's column.
     name: &'static str,
     program: Program,
-    /// What the program calls it.
+    /// The name of the mode in the program.
     argument: &'static str,
     is_ours: bool,
 }
 
-/// candle as it is comes first: the others are compared with it.
+/// The modes, with unchanged candle first: the others are compared with it.
 const MODES: [Mode; 7] = [
     Mode { name: "candle", program: Program::Candle, argument: "eager", is_ours: false },
     Mode { name: "candle with ours", program: Program::Ours, argument: "eager", is_ours: true },
@@ -35,12 +35,12 @@ const MODES: [Mode; 7] = [
     Mode { name: "burn", program: Program::Burn, argument: "flex", is_ours: false },
 ];
 
-/// What is trained.
+/// A model that is trained.
 struct Model {
-    /// What the programs call it; ends with the batch size.
+    /// The name of the model in the programs; it ends with the batch size.
     argument: &'static str,
     name: &'static str,
-    /// Steps that each mode makes before the next mode has its turn.
+    /// The number of steps of each mode before the turn of the next mode.
     steps: usize,
 }
 
@@ -51,13 +51,13 @@ const MODELS: [Model; 4] = [
     Model { argument: "transformer8", name: "transformer, batch 8 × 64", steps: 10 },
 ];
 
-/// Turns of each mode for each model, unless `--rounds N` says otherwise.
+/// The number of turns of each mode for each model, unless `--rounds N` changes it.
 const ROUNDS: usize = 7;
 
-/// Steps before the first turn. All modes must have the same loss after them.
+/// The number of steps before the first turn. All modes must have the same loss after these steps.
 const WARM_UP: usize = 5;
 
-/// How much these losses may differ, relative to the loss of the first mode.
+/// The largest allowed difference between these losses, relative to the loss of the first mode.
 const TOLERANCE: f64 = 1e-3;
 
 pub(super) fn run(root: &Path, arguments: &[String]) -> Result<()> {
@@ -83,7 +83,7 @@ pub(super) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     page::write(root, &table, rounds)
 }
 
-/// The figures of each mode.
+/// Measures the figures of each mode for a model.
 fn measure(model: &Model, rounds: usize, running: &mut [Running]) -> Result<Vec<Figures>> {
     let mut losses = Vec::new();
     for (mode, program) in MODES.iter().zip(&mut *running) {

@@ -1,5 +1,5 @@
-//! Programs of `docs/rust-api.md`, built from the packed crates in a workspace of their own, with candle as crates.io has it: nothing
-//! of Ferrotune's changes is patched in.
+//! The programs of `docs/rust-api.md`, built from the packed crates in their own workspace, with candle of crates.io, without
+//! Ferrotune's changes.
 
 use super::{Packed, profile};
 use crate::environment::{cargo, outside_cargo};
@@ -12,11 +12,11 @@ use std::process::Command;
 
 const DOCUMENT: &str = "docs/rust-api.md";
 
-/// What the document leaves out of its first program.
+/// The function that the document leaves out of its first program.
 const EPOCH: &str =
     "fn fit_one_epoch(units: usize, lr: f64) -> Result<f64> {\n    Ok(1.0 / (1.0 + lr * units as f64))\n}\n";
 
-/// What the document leaves out around its loop of `ask` and `tell`.
+/// The code that the document leaves out before and after its loop of `ask` and `tell`.
 const ASKED: [&str; 2] = [
     "use ferrotune_study::{Direction, Result, Study};\n\nfn main() -> Result<()> {\n    let mut study = Study::builder()\n        \
      .project(\"asked\")\n        .objective(\"loss\", Direction::Min)\n        .max_trials(50)\n        .in_process()\n        .build()?;\n",
@@ -54,7 +54,7 @@ pub(super) fn run(packed: &Packed) -> Result<()> {
     Ok(())
 }
 
-/// The document's blocks of Rust.
+/// The blocks of Rust code in a document.
 fn blocks(document: &str) -> impl Iterator<Item = &str> {
     document.split("```rust\n").skip(1).filter_map(|rest| Some(rest.split_once("```")?.0))
 }

@@ -1,4 +1,4 @@
-//! Jobs that run one after the other beside the tests. What they print is in a file, and is shown at the end where one fails.
+//! Jobs that run one after the other while the tests run. Their output goes to a file, and is printed at the end if a job fails.
 
 use crate::step;
 use anyhow::{Context, Result, anyhow};
@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// Commands of which each needs what the one before has made.
+/// The commands of a job, each of which needs the results of the previous one.
 pub(super) type Job = Vec<Command>;
 
-/// Jobs that run beside the tests.
+/// The jobs that run while the tests run.
 pub(super) struct Lane {
     log: PathBuf,
     thread: JoinHandle<Result<()>>,
@@ -20,7 +20,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Starts the first job. One that fails is named at once, and the others still run.
+    /// Starts the jobs. A job that fails is reported at once, and the other jobs still run.
     pub(super) fn start(log: &Path, jobs: Vec<Job>) -> Result<Self> {
         let output = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
         let is_stopped = Arc::new(AtomicBool::new(false));
@@ -33,7 +33,7 @@ impl Lane {
         Ok(Self { log: log.to_owned(), thread: thread::spawn(run), is_stopped })
     }
 
-    /// Starts no more jobs, because the tests have failed.
+    /// Prevents the start of further jobs, because the tests have failed.
     pub(super) fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
@@ -46,7 +46,7 @@ impl Lane {
         if result.is_err() {
             eprint!("{printed}");
         } else {
-            // How many tests have passed.
+            // These lines show the number of passed tests.
             printed
                 .lines()
                 .filter(|line| line.starts_with("====") && line.contains("passed"))

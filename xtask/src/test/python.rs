@@ -1,4 +1,4 @@
-//! The tests in Python: which files there are, in which order they begin, and how pytest runs them on all processors.
+//! The tests in Python: their files, the order in which they begin, and pytest's run of them on all processors.
 
 use super::selection::Part;
 use crate::environment::Environment;
@@ -9,15 +9,15 @@ use std::path::Path;
 use std::process::Command;
 use std::thread::available_parallelism;
 
-/// The folder of all of them.
+/// The folder of the tests in Python.
 const FOLDER: &str = "tests";
-/// Its folder with more of them.
+/// The folder of the tests of the protocol.
 const PROTOCOL: &str = "tests/protocol";
 
-/// No more processes than these, each with its kernels: those of a large machine would need more memory than it has.
+/// The largest number of processes, each with its kernels. On a large machine, more would need too much memory.
 const MOST_PROCESSES: usize = 16;
 
-/// The tests of `--fast`: what most changes of cells and searches break, in about three minutes on two cores.
+/// The tests of `--fast`: those that most changes of cells and searches break. They take about three minutes on two cores.
 pub(super) const FAST: [&str; 15] = [
     "tests/test_tune.py",
     "tests/test_undo.py",
@@ -36,7 +36,7 @@ pub(super) const FAST: [&str; 15] = [
     "tests/test_study.py",
 ];
 
-/// The files that take longest, which begin first, so that no process has one left when the others have ended.
+/// The files that take longest. They begin first, so that no process still runs a long file when the others have ended.
 const LONGEST: [&str; 15] = [
     "tests/test_numbers.py",
     "tests/test_sources.py",
@@ -55,37 +55,37 @@ const LONGEST: [&str; 15] = [
     "tests/test_stores.py",
 ];
 
-/// What libtpu compiles for minutes, if a program has changed.
+/// The tests for which libtpu compiles for minutes, if a program has changed.
 pub(super) const PEAKS: [&str; 2] = ["tests/test_tpu_memory.py", "tests/test_spread_memory.py"];
 
-/// The tests of the wheel, which has to be built before.
+/// The tests of the wheel, which must be built before them.
 pub(super) const WHEEL: &str = "tests/test_wheel.py";
 
 /// The tests that run only with the versions of Colab's Jupyter and IPython.
 const SERVERS: &str = "tests/test_colab.py";
-/// All that run with them.
+/// All tests that run with Colab's versions.
 pub(super) const COLAB: [&str; 3] = [SERVERS, "tests/test_python_arrays.py", "tests/test_python_extension.py"];
 
-/// What runs with the oldest jupyter_client that is tested.
+/// The tests that run with the oldest supported jupyter_client.
 pub(super) const OLD_CLIENT: [&str; 1] = ["tests/protocol/test_kernel_test_suite.py"];
 
-/// pytest for some files. Each file has one process, whose tests share kernels; the first files begin first.
+/// A command that runs pytest for some files. Each file runs in one process, and its tests share kernels. The first files begin first.
 pub(super) fn pytest(environment: &Environment, files: &[impl AsRef<OsStr>]) -> Command {
     let mut pytest = one_by_one(environment, files);
-    // Most tests wait for a part of their time.
+    // Most tests spend a part of their time waiting, so there is one process more than processors.
     let processes = (available_parallelism().map_or(1, usize::from) + 1).min(MOST_PROCESSES);
     pytest.args(["--dist=loadfile", "--no-loadscope-reorder", "--durations=20", "-n"]).arg(processes.to_string());
     pytest
 }
 
-/// The same in one process.
+/// A command that runs pytest for some files in one process.
 pub(super) fn one_by_one(environment: &Environment, files: &[impl AsRef<OsStr>]) -> Command {
     let mut pytest = environment.python();
     pytest.args(["-m", "pytest"]).args(files);
     pytest
 }
 
-/// All files or, of those that [`FAST`] leaves out, a share. The longest are first.
+/// All files, or a share of those that [`FAST`] leaves out. The longest files are first.
 pub(super) fn files(root: &Path, part: Option<Part>) -> Result<Vec<String>> {
     let mut files = vec![PROTOCOL.to_owned()];
     for entry in fs::read_dir(root.join(FOLDER)).with_context(|| format!("cannot read {FOLDER}"))? {

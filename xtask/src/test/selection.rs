@@ -1,29 +1,29 @@
-//! Which tests of `cargo xtask test` run.
+//! The choice of tests for a run of `cargo xtask test`.
 
 use anyhow::{Result, bail};
 
-/// What is tested.
+/// The tests to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Selection {
     Whole,
-    /// Style, Rust tests, and the tests in Python that are short and break often.
+    /// The style checks, the Rust tests, and the tests in Python that are short and often fail.
     Fast,
-    /// A share of all that [`Selection::Fast`] leaves out.
+    /// A share of all tests that [`Selection::Fast`] leaves out.
     Part(Part),
-    /// What libtpu says of large programs.
+    /// The tests of libtpu's answers for large programs.
     Peaks,
 }
 
 /// One of several shares of equal size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// Counted from 1.
+    /// The share's number, counted from 1.
     number: usize,
     count: usize,
 }
 
 impl Selection {
-    /// What the user asks for after `cargo xtask test`.
+    /// The selection in the arguments of `cargo xtask test`.
     pub(super) fn of_arguments() -> Result<Self> {
         let arguments: Vec<String> = std::env::args().skip(2).collect();
         Self::of(&arguments.iter().map(String::as_str).collect::<Vec<_>>())

@@ -1,19 +1,19 @@
-//! The arrows of ARCHITECTURE.md: which crate depends on which. Compares them with the manifests, and knows no order of its own.
+//! The arrows of ARCHITECTURE.md, which are the dependencies between crates. Compares them with the manifests, and has no order of its own.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// What stands before the arrows, and after them.
+/// The texts before and after the block of arrows.
 const BLOCK: (&str, &str) = ("```arrows\n", "```");
-/// Between a crate and those that it depends on.
+/// The text between a crate and its dependencies.
 const ARROW: &str = " → ";
 
-/// A crate and one that it depends on, each by its folder.
+/// A crate and one of its dependencies, each by its folder.
 type Arrow = (String, String);
 
-/// Complains about each arrow that only the page has, or only the manifests. `metadata` is what `cargo metadata --no-deps` prints.
+/// Complains about each arrow that only the page or only the manifests have. `metadata` is the output of `cargo metadata --no-deps`.
 pub(super) fn check(architecture: &str, metadata: &str) -> Result<Vec<String>> {
     let (named, made) = (named(architecture)?, made(metadata)?);
     let missing = made.difference(&named).map(|(from, to)| {
@@ -25,7 +25,7 @@ pub(super) fn check(architecture: &str, metadata: &str) -> Result<Vec<String>> {
     Ok(missing.chain(superfluous).collect())
 }
 
-/// The arrows that the page has.
+/// The arrows in the page.
 fn named(architecture: &str) -> Result<BTreeSet<Arrow>> {
     let (_, rest) =
         architecture.split_once(BLOCK.0).context("ARCHITECTURE.md has no block that begins with ```arrows")?;

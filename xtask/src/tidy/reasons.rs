@@ -1,16 +1,16 @@
-//! The reasons of dependencies: each crate that the root manifest names has a row in docs/dependencies.md. Judges no reason.
+//! The reasons of dependencies: each crate in the root manifest has a row in docs/dependencies.md. Does not judge the reasons.
 
 use super::text::backticked;
 
 pub(super) const PAGE: &str = "docs/dependencies.md";
 /// The heading above the table of crates.
 const HEADING: &str = "## Crates, and why";
-/// The part of the root manifest that names all dependencies.
+/// The section of the root manifest with all dependencies.
 const SECTION: &str = "[workspace.dependencies]";
-/// How the names of our own crates begin, which need no reason.
+/// The prefix of the names of our own crates, which need no reason.
 const OURS: &str = "ferrotune-";
 
-/// Complains about dependencies without a row, and about rows whose crate is no dependency.
+/// Complains about dependencies without a row, and about rows whose crate is not a dependency.
 pub(super) fn check(page: &str, manifest: &str) -> Vec<String> {
     let dependencies: Vec<&str> =
         section(manifest, SECTION, "[").filter_map(|line| Some(line.split_once(" = ")?.0)).collect();
@@ -23,7 +23,7 @@ pub(super) fn check(page: &str, manifest: &str) -> Vec<String> {
     without.chain(gone).collect()
 }
 
-/// The lines below a heading, up to one that begins with `end`.
+/// The lines below a heading, up to a line that begins with `end`.
 fn section<'a>(text: &'a str, heading: &str, end: &str) -> impl Iterator<Item = &'a str> {
     text.lines().skip_while(move |line| *line != heading).skip(1).take_while(move |line| !line.starts_with(end))
 }

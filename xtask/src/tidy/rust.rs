@@ -1,10 +1,10 @@
 //! Rules for Rust files: the heading, the length, and the modules that may have unsafe code.
 
-/// The heading of a longer file must give a reason.
+/// The largest number of lines of a file whose heading gives no reason for its length.
 const LONGEST_LINES: usize = 400;
-/// How that reason begins.
+/// The beginning of that reason.
 const REASON: &str = "long because";
-/// A module that may only export names without mangling, and have no other unsafe code.
+/// A module that may export names without mangling, and may have no other unsafe code.
 const EXPORTS_ONLY: &str = "prelude/src/cell.rs";
 
 /// Checks one file; `fenced` lists the modules that may have unsafe code.
@@ -47,7 +47,7 @@ fn has_unsafe(line: &str, exports_are_fine: bool) -> bool {
     })
 }
 
-/// The source with blanks for comments and literals, and with the same lines.
+/// The source with blanks in place of comments and literals, and with the same lines.
 fn without_texts(source: &str) -> String {
     let mut code = String::with_capacity(source.len());
     let mut rest = source;
@@ -64,7 +64,7 @@ fn without_texts(source: &str) -> String {
     code
 }
 
-/// Length in bytes of the comment or literal at the start of `rest`; 0 if it starts with code.
+/// The length in bytes of the comment or literal at the start of `rest`; 0 if `rest` starts with code.
 fn text_length(rest: &str, before: Option<char>) -> usize {
     if rest.starts_with("//") {
         return rest.find('\n').unwrap_or(rest.len());
@@ -97,7 +97,7 @@ fn quoted_length(rest: &str) -> usize {
     rest.len()
 }
 
-/// Length of a character literal; 0 for a lifetime.
+/// The length of a character literal; 0 for a lifetime.
 fn char_length(rest: &str) -> usize {
     let mut characters = rest.char_indices().skip(1);
     match characters.next() {
@@ -107,7 +107,7 @@ fn char_length(rest: &str) -> usize {
     }
 }
 
-/// Length of a raw string; 0 for a name that begins with r.
+/// The length of a raw string; 0 for a name that begins with r.
 fn raw_length(rest: &str) -> usize {
     let hashes = rest[1..].chars().take_while(|c| *c == '#').count();
     let Some(body) = rest[1 + hashes..].strip_prefix('"') else { return 0 };

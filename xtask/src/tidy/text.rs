@@ -1,14 +1,14 @@
-//! Rules for text files: paths of one machine, outputs of notebooks, and the paths that pages for contributors name.
+//! Rules for text files: paths of one machine, outputs of notebooks, and the paths in pages for contributors.
 
 use std::path::Path;
 
-/// Prefixes of paths that exist on one machine only, in two parts so that this file does not contain one.
+/// The prefixes of paths that exist on one machine only, in two parts so that this file does not contain one.
 const MACHINE_PATHS: [[&str; 2]; 3] = [["/ro", "ot/"], ["/ho", "me/"], ["/wo", "rk/"]];
 /// The user name that examples may have.
 const EXAMPLE: &str = "me/";
-/// Start of the line of ARCHITECTURE.md that lists the modules with unsafe code.
+/// The start of the line of ARCHITECTURE.md that lists the modules with unsafe code.
 const FENCE: &str = "* **Unsafe code**";
-/// A name without a folder is a path if it has one of these extensions.
+/// The extensions that make a name without a folder a path.
 const EXTENSIONS: [&str; 7] = [".rs", ".py", ".md", ".toml", ".ipynb", ".lock", ".txt"];
 
 /// Checks a text file.

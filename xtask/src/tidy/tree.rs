@@ -1,14 +1,14 @@
 //! Rules for the dependencies of crates.
 
-/// Packages whose processes live as long as the notebook or a search, and so must never open a device.
+/// The packages whose processes live as long as the notebook or a search, and so must never open a device.
 pub(super) const HOSTS: [&str; 2] = ["ferrotune", "ferrotune-tuner"];
 
-/// A crate that does no IO of its own, and so needs few others.
+/// A crate without IO of its own, which needs few other crates.
 pub(super) struct Plain {
     pub(super) package: &'static str,
-    /// All that it depends on.
+    /// All dependencies that the crate may have.
     needs: &'static [&'static str],
-    /// What it does.
+    /// The duty of the crate, for the message.
     duty: &'static str,
 }
 
@@ -30,7 +30,7 @@ pub(super) const PLAIN: [Plain; 3] = [
     },
 ];
 
-/// Prefixes of the names of crates that compute or link devices. `ferrotune-devices` is not one of them: it loads a plugin,
+/// The prefixes of the names of crates that compute or link devices. `ferrotune-devices` is not one of them: it loads a plugin,
 /// and the program does this only in a separate process (`ferrotune probe`).
 const DEVICE_CRATES: [&str; 5] = ["candle", "cudarc", "ferrotune-prelude", "ferrotune-trial", "pjrt"];
 

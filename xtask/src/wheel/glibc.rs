@@ -1,4 +1,4 @@
-//! Which version of the C library a program or library needs, by the versions of the symbols that it asks for.
+//! The version of the C library that a program or library needs, read from the versions of its symbols.
 
 use crate::step;
 use anyhow::{Result, bail};
@@ -20,7 +20,7 @@ impl fmt::Display for Glibc {
     }
 }
 
-/// Fails if a program or library below a folder needs a newer one. Prints what each needs.
+/// Fails if a program or library below a folder needs a newer version than `oldest`. Prints the version that each needs.
 pub(super) fn check(folder: &Path, oldest: Glibc) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -42,7 +42,7 @@ fn is_elf(path: &Path) -> Result<bool> {
     Ok(fs::read(path)?.starts_with(b"\x7fELF"))
 }
 
-/// The newest version among the symbols that `objdump -T` lists, and a symbol of it.
+/// The newest version among the symbols that `objdump -T` lists, and a symbol of that version.
 fn newest(symbols: &str) -> Option<(Glibc, &str)> {
     let versions = symbols.lines().filter_map(|line| {
         let (_, rest) = line.split_once("GLIBC_")?;

@@ -1,4 +1,4 @@
-//! Files that are one array, or several with names.
+//! Files with one array, or with several arrays and their names.
 
 use super::files;
 use crate::npy::{NPY_HEADER_BYTES, NpyHeader};
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Error, Result, anyhow, bail};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::path::Path;
 
-/// The arrays in a file, and their names where it has several.
+/// The arrays in a file, and their names if the file has several.
 pub(super) fn read(path: &Path, layout: Layout) -> Result<(Vec<String>, Block)> {
     let mut bytes = Vec::new();
     let name = files::name(path);
@@ -21,7 +21,7 @@ pub(super) fn read(path: &Path, layout: Layout) -> Result<(Vec<String>, Block)> 
     }
 }
 
-/// The numbers with the last dimension as the innermost one.
+/// The array of an NPY file, with the last dimension as the innermost.
 fn npy(mut bytes: Vec<u8>) -> Result<Array> {
     let header = NpyHeader::read(&bytes[..bytes.len().min(NPY_HEADER_BYTES)]).map_err(Error::msg)?;
     bytes.drain(..header.data);
@@ -31,13 +31,13 @@ fn npy(mut bytes: Vec<u8>) -> Result<Array> {
     Ok(Array { shape, bytes })
 }
 
-/// The same numbers, whose first dimension is the innermost one, with the last one as the innermost.
+/// Reorders numbers whose first dimension is the innermost, so that the last dimension is the innermost.
 fn turned_inside_out(numbers: &[u8], dims: &[usize]) -> Vec<u8> {
     let count: usize = dims.iter().product();
     let size = numbers.len() / count.max(1);
     let mut turned = Vec::with_capacity(numbers.len());
     for mut place in 0..count {
-        // From the innermost dimension of the result to its outermost one.
+        // The loop goes from the innermost dimension of the result to its outermost.
         let (mut from, mut stride) = (0, count);
         for length in dims.iter().rev() {
             stride /= length;
@@ -49,7 +49,7 @@ fn turned_inside_out(numbers: &[u8], dims: &[usize]) -> Vec<u8> {
     turned
 }
 
-/// All tensors, in the order of their names: <https://huggingface.co/docs/safetensors>.
+/// All tensors of a file, in the order of their names: <https://huggingface.co/docs/safetensors>.
 fn safetensors(bytes: &[u8]) -> Result<(Vec<String>, Block)> {
     let mut tensors = SafeTensors::deserialize(bytes)
         .map_err(|error| anyhow!("it is no whole safetensors file ({error}); copy or save it again"))?
@@ -83,8 +83,8 @@ fn shape(name: &str, tensor: &TensorView) -> Result<Shape> {
     Ok(shape)
 }
 
-/// Two zeros, the type, the number of dimensions, their lengths, and the numbers, most significant byte first:
-/// <https://yann.lecun.org/exdb/mnist/>.
+/// The array of an IDX file: two zeros, the type, the number of dimensions, their lengths, and the numbers, most significant byte
+/// first: <https://yann.lecun.org/exdb/mnist/>.
 fn idx(mut bytes: Vec<u8>) -> Result<Array> {
     let Some(&[0, 0, kind, rank]) = bytes.first_chunk() else { bail!("it does not begin with two zeros") };
     let begin = 4 + 4 * usize::from(rank);
@@ -118,7 +118,7 @@ fn whole<const N: usize>(numbers: &[u8], number: impl Fn([u8; N]) -> i64) -> Vec
     numbers.as_chunks().0.iter().flat_map(|bytes| number(*bytes).to_le_bytes()).collect()
 }
 
-/// The same numbers, least significant byte first.
+/// Converts numbers from big-endian to little-endian.
 fn turned<const N: usize>(numbers: &[u8]) -> Vec<u8> {
     numbers.as_chunks::<N>().0.iter().flat_map(|bytes| bytes.iter().rev().copied()).collect()
 }

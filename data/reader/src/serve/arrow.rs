@@ -1,5 +1,5 @@
 //! Apache Arrow's files and streams (<https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc>),
-//! by the crate `arrow-ipc`: of each record batch, the columns that are asked for are decoded.
+//! by the crate `arrow-ipc`. Only the requested columns of each record batch are decoded.
 
 use super::files::{self, Input};
 use super::table::{BadValue, NO_VALUE, Part, Values, Wanted, place_of, wanted};
@@ -23,12 +23,12 @@ use std::sync::Arc;
 
 const MAGIC: &[u8] = b"ARROW1";
 const MAGIC_OF_FEATHER_1: &[u8] = b"FEA1";
-/// The footer's length and the magic bytes, which end a file.
+/// The size of the footer's length and the magic bytes at the end of a file.
 const TAIL: u64 = 10;
-/// Precedes the length of a message since version 0.15 of Arrow.
+/// The marker before the length of a message since version 0.15 of Arrow.
 const CONTINUATION: [u8; 4] = [0xff; 4];
 
-/// Record batches of files with the same columns; each is a block.
+/// The record batches of files with the same columns; each batch is a block.
 pub(super) struct Arrow {
     tables: Vec<Table>,
     missing: Option<f32>,
@@ -37,7 +37,7 @@ pub(super) struct Arrow {
 struct Table {
     file: File,
     decoder: FileDecoder,
-    /// The columns of what is decoded, by their places in the table.
+    /// The places of the decoded columns in the table.
     decoded: Vec<usize>,
     batches: Vec<Block>,
     wanted: Vec<Wanted>,
@@ -48,7 +48,7 @@ struct File {
     input: Input,
 }
 
-/// What a file has.
+/// The schema of a file, and the positions of its messages.
 struct Messages {
     schema: Schema,
     decoder: FileDecoder,
@@ -57,7 +57,7 @@ struct Messages {
 }
 
 impl Arrow {
-    /// Reads what the files say about themselves, and returns the names of their columns.
+    /// Reads the metadata of the files, and returns the names of their columns.
     pub(super) fn open(
         files: Vec<PathBuf>,
         groups: &[wire::Group],
@@ -73,7 +73,7 @@ impl Arrow {
         Ok((Arrow { tables, missing }, columns.unwrap_or_default()))
     }
 
-    /// The rows of each block, unless they would have to be fetched: each batch of a file has its number of rows with it.
+    /// The number of rows in each block; `None` for remote files, because each batch of a file would have to be fetched for its number.
     pub(super) fn rows(&self) -> Result<Option<Vec<u64>>> {
         if self.tables.iter().any(|table| matches!(table.file.input, Input::Remote(_))) {
             return Ok(None);
@@ -105,7 +105,7 @@ impl File {
         self.bytes(start, metadata.saturating_add(body))
     }
 
-    /// Where a message begins, the bytes before its body, and those of its body.
+    /// The position of a message, the number of bytes before its body, and the number of bytes in its body.
     fn place(&self, block: &Block) -> Result<(u64, u64, u64)> {
         let [start, metadata, body] = [block.offset(), block.metaDataLength().into(), block.bodyLength()]
             .map(|number: i64| u64::try_from(number).with_context(|| format!("{} is damaged", self.name)));
@@ -119,7 +119,7 @@ impl File {
         rows.and_then(|rows| u64::try_from(rows).ok()).with_context(|| format!("{} is damaged", self.name))
     }
 
-    /// What a file says in its footer, or the messages of a stream, which are found one after the other.
+    /// The messages that a file's footer lists, or the messages of a stream, which are found one after the other.
     fn messages(&self) -> Result<Messages> {
         let begin = self.bytes(0, self.input.len().min(MAGIC.len() as u64))?;
         if begin.starts_with(MAGIC_OF_FEATHER_1) {
@@ -136,7 +136,7 @@ impl File {
         let length = read_footer_length(tail.as_slice().try_into()?)? as u64;
         let start = (end - TAIL).checked_sub(length).context("its footer is longer than it is")?;
         let bytes = self.bytes(start, length)?;
-        // The crate's error is not one that can be sent to another thread.
+        // The crate's error cannot be sent to another thread.
         let footer = root_as_footer(&bytes).map_err(|error| anyhow::anyhow!("its footer is damaged: {error}"))?;
         let schema = try_fb_to_schema(footer.schema().context("its footer has no schema")?)?;
         let decoder = FileDecoder::new(Arc::new(schema.clone()), footer.version());
@@ -183,12 +183,12 @@ impl File {
             }
             start = start.saturating_add(metadata as u64).saturating_add(body);
         }
-        // The format allows a stream without a mark of its end, which looks like one that was cut off.
+        // The format allows a stream without a mark of its end, but such a stream looks like a truncated one.
         if found.is_none() { bail!("it is empty") } else { bail!("it ends too early") }
     }
 }
 
-/// What precedes a body: the message that describes it.
+/// The message before a body, which describes the body.
 fn message(bytes: &[u8]) -> Result<Message<'_>> {
     let prefix = if bytes.starts_with(&CONTINUATION) { 8 } else { 4 };
     let bytes = bytes.get(prefix..).context("a message is damaged")?;
@@ -236,7 +236,7 @@ impl Table {
     }
 }
 
-/// The numbers of a column, with `missing` where there is none.
+/// The numbers of a column, with `missing` in place of missing numbers.
 fn known(column: &dyn Array, missing: Option<f32>) -> Result<Vec<f32>> {
     let mut numbers = numbers(column)?;
     for (row, number) in numbers.iter_mut().enumerate().filter(|(_, number)| number.is_nan()) {
@@ -245,7 +245,7 @@ fn known(column: &dyn Array, missing: Option<f32>) -> Result<Vec<f32>> {
     Ok(numbers)
 }
 
-/// The numbers of a column, with NaN where there is none.
+/// The numbers of a column, with NaN in place of missing numbers.
 fn numbers(column: &dyn Array) -> Result<Vec<f32>> {
     match column.data_type() {
         DataType::Boolean => {
@@ -284,10 +284,10 @@ fn each<T: ArrowPrimitiveType>(column: &dyn Array, number: impl Fn(T::Native) ->
     }
 }
 
-/// The places of a dictionary's rows among its values, of those that have one.
+/// The place of each row's value among a dictionary's values; `None` for a row without a value.
 fn keys(column: &dyn Array) -> Vec<Option<usize>> {
     let dictionary = column.as_any_dictionary();
-    // The crate has no keys without values.
+    // The crate cannot normalise keys of a dictionary without values.
     if dictionary.values().is_empty() {
         return vec![None; column.len()];
     }
@@ -295,7 +295,7 @@ fn keys(column: &dyn Array) -> Vec<Option<usize>> {
     dictionary.normalized_keys().into_iter().enumerate().map(|(row, key)| has_value(row).then_some(key)).collect()
 }
 
-/// The class in a row of a column.
+/// A function that returns the class in a row of a column.
 type ClassAt<'a> = Box<dyn Fn(usize) -> Result<u32> + 'a>;
 
 impl Wanted {

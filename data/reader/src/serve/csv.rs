@@ -1,4 +1,4 @@
-//! Tables of text with a header, whose values a comma or another byte separates: RFC 4180, by the crate `csv`.
+//! Tables of text with a header, with a comma or another byte between values: RFC 4180, by the crate `csv`.
 
 use super::files;
 use super::table::{NO_VALUE, Values, Wanted, row_of, wanted};
@@ -8,22 +8,22 @@ use csv::{ByteRecord, ErrorKind};
 use std::io::{self, Read};
 use std::path::PathBuf;
 
-/// The rows of one block.
+/// The number of rows in one block.
 const ROWS: usize = 16_384;
 
-/// What stands for a missing number, as pandas reads it.
+/// The texts for a missing number, as in pandas.
 const MISSING: [&str; 8] = ["", "NA", "N/A", "n/a", "<NA>", "NULL", "null", "None"];
 
-/// Tables with the same columns, one after another.
+/// Tables with the same columns, read one after another.
 pub(super) struct Csv {
     files: Vec<PathBuf>,
     delimiter: u8,
     groups: Vec<Group>,
     missing: Option<f32>,
-    /// The next block.
+    /// The number of the next block.
     next: u64,
     current: Option<Current>,
-    /// The files that come after the current one.
+    /// The number of files after the current file.
     left: usize,
 }
 
@@ -32,13 +32,13 @@ struct Current {
     reader: csv::Reader<Watched>,
     columns: Vec<String>,
     wanted: Vec<Wanted>,
-    /// The rows that have been read.
+    /// The number of rows that have been read.
     rows: u64,
     /// Whether the last value of the last row has several lines.
     ends_in_lines: bool,
 }
 
-/// A file, and its last byte that ends no line.
+/// A file that remembers its last byte that is not part of a line end.
 struct Watched {
     inner: Box<dyn Read>,
     last: Option<u8>,
@@ -67,7 +67,7 @@ impl Csv {
         Ok((csv, columns))
     }
 
-    /// The block with this number. Blocks before it are read again if it is not the next one.
+    /// The block with this number. If it is not the next block, the blocks before it are read again.
     pub(super) fn block(&mut self, number: u64) -> Result<Option<Block>> {
         if number < self.next {
             (self.next, self.left, self.current) = (0, self.files.len(), None);
@@ -111,7 +111,7 @@ impl Csv {
 }
 
 impl Current {
-    /// Fails if the last value has a quote at its beginning and none at its end: the rows after it would be a part of it.
+    /// Fails if the last value begins with a quote and does not end with one: the value would contain the rows after it.
     fn check_end(&self) -> Result<()> {
         if self.ends_in_lines && self.reader.get_ref().last != Some(b'"') {
             let last = row_of(&self.name, self.rows.saturating_sub(1));
@@ -120,7 +120,7 @@ impl Current {
         Ok(())
     }
 
-    /// Why the next row cannot be read.
+    /// The error of a row that cannot be read.
     fn unread(&self, error: csv::Error) -> Error {
         match error.kind() {
             ErrorKind::UnequalLengths { len, expected_len, .. } => {

@@ -1,4 +1,4 @@
-//! Files by their names and patterns, and what is in compressed ones. A name is a path, or the address of an object.
+//! Files by their names and patterns, decompressed if needed. A name is a path, or the address of an object.
 
 use super::remote::{self, Coming, Remote};
 use crate::is_remote;
@@ -11,22 +11,22 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use url::{Position, Url};
 
-/// The folder into which macOS puts what it knows of the files of an archive.
+/// The folder into which macOS puts metadata of the files of an archive.
 const MACOSX: &str = "__MACOSX";
 
-/// Whether a name is that of a hidden file or folder, or of what macOS puts into archives beside the files.
+/// Whether a name is that of a hidden file or folder, or of the folder with macOS' metadata in archives.
 pub(super) fn is_hidden(name: &str) -> bool {
     name == MACOSX || name.starts_with('.') && !matches!(name, "." | "..")
 }
 
-/// Whether a file that matches a pattern is left out: a part of its path is hidden, and none of the pattern says so.
+/// Whether a file that matches a pattern is left out, because a part of its path is hidden and no part of the pattern names it.
 pub(super) fn is_left_out(path: &str, pattern: &str) -> bool {
     let named: Vec<Pattern> =
         pattern.split('/').filter(|part| is_hidden(part)).filter_map(|part| Pattern::new(part).ok()).collect();
     path.split('/').any(|part| is_hidden(part) && !named.iter().any(|named| named.matches(part)))
 }
 
-/// The files that match, in the order of their names.
+/// The files that match a pattern, in the order of their names.
 pub(super) fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
     if is_remote(pattern) {
         return Ok(remote::matching(pattern)?.into_iter().map(PathBuf::from).collect());
@@ -34,7 +34,7 @@ pub(super) fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
     let pattern = local(pattern)?;
     let Some(text) = pattern.to_str() else { bail!("the path {} is not UTF-8", pattern.display()) };
     if pattern.is_file() {
-        return Ok(vec![pattern]); // its name may have brackets
+        return Ok(vec![pattern]); // the name may have brackets
     }
     let found = glob::glob(text).with_context(|| format!("`{text}` is no pattern for files"))?;
     let mut files = found.collect::<std::result::Result<Vec<PathBuf>, _>>().context("a folder cannot be searched")?;
@@ -53,35 +53,35 @@ pub(super) fn local(name: &str) -> Result<PathBuf> {
     path.with_context(|| format!("`{name}` is no address of a file here; write file:///FOLDER/FILE"))
 }
 
-/// A file by its name, or the compressed one beside it, whose name ends in `.gz`.
+/// A file by its name, or, if only that exists, the compressed file with `.gz` after the name.
 pub(super) fn named(name: &str) -> Result<PathBuf> {
     let file = |name: &str| if is_remote(name) { Ok(name.into()) } else { local(name) };
     let (plain, compressed) = (file(name)?, file(&format!("{name}.gz"))?);
     Ok(if !exists(&plain)? && exists(&compressed)? { compressed } else { plain })
 }
 
-/// The address, if a name is that of an object.
+/// The address of an object, or `None` for a path.
 pub(super) fn address(path: &Path) -> Option<&str> {
     path.to_str().filter(|name| is_remote(name))
 }
 
-/// What messages call a file.
+/// The name of a file in messages.
 pub(super) fn name(path: &Path) -> String {
     address(path).map_or_else(|| path.display().to_string(), |address| remote::name(address).to_owned())
 }
 
-/// Whether there is such a file.
+/// Whether a file or an object exists.
 pub(super) fn exists(path: &Path) -> Result<bool> {
     address(path).map_or_else(|| Ok(path.exists()), remote::exists)
 }
 
-/// Why a file cannot be read on. Objects' errors name them already.
+/// The error of a read that failed. Errors of objects already name the object.
 pub(super) fn unread(name: &str, error: impl Into<Error>) -> Error {
     let error = error.into();
     if format!("{error:#}").contains(name) { error } else { error.context(format!("cannot read {name}")) }
 }
 
-/// All bytes of a file, as they are.
+/// All bytes of a file, without decompression.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
     match address(path) {
         Some(address) => Coming::begin(address).bytes(),
@@ -103,7 +103,7 @@ pub(super) fn open(path: &Path) -> Result<Box<dyn Read>> {
     })
 }
 
-/// A file that can be read from any place on.
+/// A file that can be read from any position.
 pub(super) enum Input {
     Local(File),
     Remote(Remote),

@@ -1,4 +1,4 @@
-//! Images, decoded by the crate `image` and resized by `fast_image_resize`.
+//! Images, which the crate `image` decodes and `fast_image_resize` resizes.
 
 use super::{files, remote};
 use crate::wire::{Array, Block, Contents, Shape};
@@ -10,10 +10,10 @@ use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-/// What a file of an image may end in, as the decoders here know it.
+/// The endings of the names of image files that this module can decode.
 const ENDINGS: [&str; 9] = ["bmp", "gif", "jpeg", "jpg", "pgm", "png", "pnm", "ppm", "webp"];
 
-/// Images of one size.
+/// A decoder of images to one size.
 pub(super) struct Images {
     channels: usize,
     height: usize,
@@ -37,7 +37,7 @@ impl Images {
         let name = || files::name(path);
         let image = decoded(bytes).with_context(|| format!("cannot decode {}", name()))?;
         let pixels = self.resized(&image).with_context(|| format!("cannot resize {}", name()))?;
-        // Pixel after pixel becomes channel after channel.
+        // Interleaved channels become separate planes.
         let bytes = (0..self.channels).flat_map(|channel| pixels.iter().skip(channel).step_by(self.channels)).copied();
         let mut planes = Vec::with_capacity(pixels.len());
         planes.extend(bytes);
@@ -62,7 +62,7 @@ impl Images {
     }
 }
 
-/// The brightness of each pixel after ITU-R BT.601, as in Pillow and TensorFlow; `image` has that of BT.709.
+/// The brightness of each pixel by ITU-R BT.601, as in Pillow and TensorFlow; the crate `image` uses BT.709.
 fn grey(image: &DynamicImage) -> Vec<u8> {
     if let DynamicImage::ImageLuma8(pixels) = image {
         return pixels.as_raw().clone();
@@ -74,10 +74,10 @@ fn grey(image: &DynamicImage) -> Vec<u8> {
     image.to_rgb8().as_raw().as_chunks().0.iter().map(brightness).collect()
 }
 
-/// The image as it is looked at: turned and mirrored as its EXIF data say.
+/// The image in its display orientation: turned and mirrored by its EXIF data.
 fn decoded(bytes: &[u8]) -> Result<DynamicImage> {
     let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
-    // The decoder would make up what is missing.
+    // The decoder would invent the missing part.
     if reader.format() == Some(ImageFormat::Jpeg) && !is_whole_jpeg(bytes) {
         bail!("the file ends within the image");
     }
@@ -91,8 +91,8 @@ fn decoded(bytes: &[u8]) -> Result<DynamicImage> {
     Ok(image)
 }
 
-/// Whether a JPEG file has the marker for the end of the image. Other data may follow it, and an image for the preview
-/// come before it.
+/// Whether a JPEG file has the marker for the end of the image. Other data may follow the marker, and a preview image
+/// may come before it.
 ///
 /// Source: ITU-T T.81, B.1.1: <https://www.w3.org/Graphics/JPEG/itu-t81.pdf>.
 fn is_whole_jpeg(mut bytes: &[u8]) -> bool {
@@ -100,7 +100,7 @@ fn is_whole_jpeg(mut bytes: &[u8]) -> bool {
         let Some((marker, rest)) = bytes[at + 1..].split_first() else { return false };
         bytes = match marker {
             0xd9 => return true,
-            // Without a segment: a fill byte, data of a scan, the beginning of the image, and restarts within a scan.
+            // Markers without a segment: a fill byte, data of a scan, the beginning of the image, and restarts within a scan.
             0xff => &bytes[at + 1..],
             0x00 | 0x01 | 0xd0..=0xd8 => rest,
             // The data of a scan follow its segment.
@@ -114,8 +114,8 @@ fn is_whole_jpeg(mut bytes: &[u8]) -> bool {
     false
 }
 
-/// The images in the folders of a folder, in the order of their paths, with the number of their folder; and the names
-/// of those folders, in their order.
+/// The images in the subfolders of a folder, in the order of their paths, each with the number of its subfolder; and the sorted
+/// names of the subfolders.
 pub(super) fn list(folder: &Path) -> Result<Contents> {
     let classes: Vec<PathBuf> = entries(folder)?.into_iter().filter(|path| path.is_dir()).collect();
     let mut files = Vec::new();
@@ -152,12 +152,12 @@ fn is_image(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known)))
 }
 
-/// The same of objects, whose folders are parts of their names.
+/// The images among the objects below an address, like [`list`]. Folders are parts of the objects' names.
 pub(super) fn list_objects(folder: &str) -> Result<Contents> {
     let (mut files, mut classes) = (Vec::new(), Vec::<String>::new());
     let mut objects = remote::within(folder)?;
     objects.retain(|(_, path)| is_image(Path::new(path)) && !path.split('/').any(files::is_hidden));
-    // By the names of folders and files, as those of a disk: `a-b/1.png` is after `a/1.png`.
+    // The order compares names of folders and files, as on a disk: `a-b/1.png` comes after `a/1.png`.
     objects.sort_by(|(_, one), (_, other)| one.split('/').cmp(other.split('/')));
     for (address, path) in objects {
         let Some((class, _)) = path.split_once('/') else { continue };
@@ -175,7 +175,7 @@ pub(super) fn list_objects(folder: &str) -> Result<Contents> {
     Ok(Contents { files, classes, ..Contents::default() })
 }
 
-/// What is in a folder and not hidden, in the order of the names.
+/// The entries of a folder that are not hidden, in the order of their names.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let unread = || format!("cannot read the folder {}", folder.display());
     let entries = fs::read_dir(folder).with_context(unread)?;

@@ -1,5 +1,5 @@
-//! Objects as wholes, by their addresses: new ones are put into stores and folders, and are got from there. Changes no object
-//! that has the length of the new one, and removes none.
+//! Whole objects by their addresses: put into stores and folders, and fetched from there. Never changes an object
+//! that has the length of the new one, and never removes an object.
 
 use super::files::local;
 use super::remote::{self, Remote};
@@ -10,11 +10,11 @@ use std::io::{self, Read as _, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// Puts the first `bytes` bytes of a file at an address for which [`takes_objects`](crate::takes_objects) holds, unless an
-/// object of that length is there.
+/// Puts the first `bytes` bytes of a file at an address for which [`takes_objects`](crate::takes_objects) holds. Does nothing if
+/// an object of that length exists.
 ///
 /// # Errors
-/// Where the file cannot be read, or the store does not take it; the message names the object.
+/// If the file cannot be read, or if the store refuses the object; the message names the object.
 pub fn put_object(address: &str, file: &File, bytes: u64) -> Result<()> {
     if !takes_objects(address) {
         bail!("`{address}` takes no objects; name a store, or file:///FOLDER");
@@ -31,10 +31,10 @@ pub fn put_object(address: &str, file: &File, bytes: u64) -> Result<()> {
         .with_context(|| format!("cannot write {address}; free its disk, or name another folder"))
 }
 
-/// Under another name first: whoever finds the object finds all of it.
+/// Writes under another name first, so that nobody finds a part of the object.
 fn write(folder: &Path, path: &Path, file: &File, bytes: u64) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    // Whom the folder lets read may read it.
+    // The folder decides who may read the object.
     let permissions = fs::Permissions::from_mode(0o666);
     let mut new = tempfile::Builder::new().permissions(permissions).tempfile_in(folder)?;
     let mut position = 0;
@@ -48,10 +48,10 @@ fn write(folder: &Path, path: &Path, file: &File, bytes: u64) -> io::Result<()> 
     File::open(folder)?.sync_all()
 }
 
-/// Writes the object at an address, and no more than its first `most_bytes` bytes; says whether there is one.
+/// Writes at most the first `most_bytes` bytes of the object at an address to `to`. Returns whether the object exists.
 ///
 /// # Errors
-/// Where it cannot be read, in words that name it, or not be written.
+/// If the object cannot be read, with an error that names it, or if the bytes cannot be written.
 pub fn get_object(address: &str, most_bytes: u64, to: &mut dyn Write) -> Result<bool> {
     let mut object: Box<dyn io::Read> = if is_remote(address) {
         let Some(remote) = Remote::find(address)? else { return Ok(false) };
@@ -64,7 +64,7 @@ pub fn get_object(address: &str, most_bytes: u64, to: &mut dyn Write) -> Result<
     };
     io::copy(&mut object.by_ref().take(most_bytes), to).map_err(|error| {
         let error = Error::from(error);
-        // Those of a store name the object.
+        // Errors of a store name the object.
         if format!("{error:#}").contains(address) { error } else { error.context(format!("cannot fetch {address}")) }
     })?;
     Ok(true)

@@ -1,4 +1,4 @@
-//! Apache Parquet: of each row group, the columns that are asked for, and no others.
+//! Apache Parquet files. Only the requested columns of each row group are read.
 
 use super::files::{self, Input};
 use super::table::{BadValue, NO_VALUE, Part, Values, Wanted, place_of, wanted};
@@ -12,10 +12,10 @@ use parquet::file::reader::{FileReader as _, RowGroupReader, SerializedFileReade
 use parquet::schema::types::ColumnDescriptor;
 use std::path::{Path, PathBuf};
 
-/// The most rows for which memory is reserved before they are read.
+/// The largest number of rows for which memory is reserved before the rows are read.
 const RESERVED_ROWS: usize = 1 << 20;
 
-/// Row groups of files with the same columns; each is a block.
+/// The row groups of files with the same columns; each row group is a block.
 pub(super) struct Parquet {
     tables: Vec<Table>,
     missing: Option<f32>,
@@ -28,14 +28,14 @@ struct Table {
 }
 
 impl Parquet {
-    /// Reads what the files say about themselves, and returns the names of their columns.
+    /// Reads the metadata of the files, and returns the names of their columns.
     pub(super) fn open(files: Vec<PathBuf>, groups: &[Group], missing: Option<f32>) -> Result<(Parquet, Vec<String>)> {
         let tables: Vec<Table> = files.iter().map(|file| Table::open(file, groups)).collect::<Result<_>>()?;
         let columns = tables.first().map(Table::columns).unwrap_or_default();
         Ok((Parquet { tables, missing }, columns))
     }
 
-    /// The rows of each block.
+    /// The number of rows in each block.
     pub(super) fn rows(&self) -> Vec<u64> {
         let groups = |table: &Table| {
             let groups = table.reader.metadata().row_groups().iter();
@@ -62,7 +62,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Fails if the numbers of rows, of which the file has no checksum, do not fit each other.
+    /// Fails if the numbers of rows in the metadata, which have no checksum, contradict each other.
     fn check_rows(&self) -> Result<()> {
         let metadata = self.reader.metadata();
         for (number, group) in metadata.row_groups().iter().enumerate() {
@@ -138,7 +138,7 @@ impl Column<'_> {
         Ok(self.group.get_column_reader(self.index)?)
     }
 
-    /// How many digits of its decimals are behind the point. Older files have only the second kind of type.
+    /// The number of digits after the point in the column's decimals. Older files have only a converted type.
     fn scale(&self) -> Option<i32> {
         match (self.descriptor().logical_type_ref(), self.descriptor().converted_type()) {
             (Some(LogicalType::Decimal(decimal)), _) => Some(decimal.scale),
@@ -147,14 +147,14 @@ impl Column<'_> {
         }
     }
 
-    /// What its whole numbers are divided by. Fails if they are dates or times.
+    /// The number by which the column's whole numbers are divided. Fails if they are dates or times.
     fn unit(&self) -> Result<f64> {
         use ConvertedType::{INT_8, INT_16, INT_32, INT_64, NONE, UINT_8, UINT_16, UINT_32, UINT_64};
         if let Some(scale) = self.scale() {
             return Ok(10_f64.powi(scale));
         }
         match (self.descriptor().logical_type_ref(), self.descriptor().converted_type()) {
-            // The second one is that of a column without any value.
+            // A column without any value has the type `Unknown`.
             (Some(LogicalType::Integer(_) | LogicalType::Unknown), _) => Ok(1.),
             (None, NONE | INT_8 | INT_16 | INT_32 | INT_64 | UINT_8 | UINT_16 | UINT_32 | UINT_64) => Ok(1.),
             (Some(other), _) => bail!("its type {other:?} is no number; store it as one"),
@@ -228,7 +228,7 @@ impl Column<'_> {
         }
     }
 
-    /// The values of all rows, with `missing` where there is none.
+    /// The values of all rows, with `missing` in place of missing values.
     fn flat<T: DataType, X: Copy>(
         &self,
         mut reader: ColumnReaderImpl<T>,
@@ -265,7 +265,7 @@ fn float16(bytes: &[u8]) -> Result<f32> {
     }
 }
 
-/// The whole number of a decimal: two's complement, the most significant byte first.
+/// The whole number of a decimal, which is in two's complement with the most significant byte first.
 fn whole(bytes: &[u8]) -> Result<i128> {
     let is_negative = bytes.first().is_some_and(|byte| *byte >= 0x80);
     let mut number = [if is_negative { 0xff } else { 0 }; 16];

@@ -1,4 +1,4 @@
-//! Records of files: lines, and TensorFlow's TFRecord.
+//! The records of files: lines, and TensorFlow's TFRecord.
 
 use super::files;
 use crate::wire::{Array, Block, Framing, Shape};
@@ -6,18 +6,18 @@ use anyhow::{Context as _, Result, bail};
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::PathBuf;
 
-/// A block ends with the record that makes it as large as this.
+/// The size at which a block ends, with the record that reaches it.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// The largest record, which protects from the length in a damaged file.
+/// The size of the largest record, a protection from a wrong length in a damaged file.
 const RECORD_BYTES: u64 = 1 << 32;
 
-/// The records of files, one after another.
+/// The records of files, read one after another.
 pub(super) struct Records {
     files: std::vec::IntoIter<PathBuf>,
     all: Vec<PathBuf>,
     framing: Framing,
-    /// The next block.
+    /// The number of the next block.
     next: u64,
     current: Option<Current>,
 }
@@ -25,7 +25,7 @@ pub(super) struct Records {
 struct Current {
     name: String,
     reader: BufReader<Box<dyn Read>>,
-    /// The records that have been read.
+    /// The number of records that have been read.
     records: u64,
 }
 
@@ -37,7 +37,7 @@ impl Records {
         Ok(records)
     }
 
-    /// Opens the next file, if there is one.
+    /// Opens the next file, if any.
     fn open_next(&mut self) -> Result<()> {
         self.current = match self.files.next() {
             Some(path) => {
@@ -49,8 +49,8 @@ impl Records {
         Ok(())
     }
 
-    /// The block with this number: the bytes of its records, and where each ends. Blocks before it are read again if it
-    /// is not the next one.
+    /// The block with this number: the bytes of its records, and the end of each record. Earlier blocks are read again if it
+    /// is not the next block.
     pub(super) fn block(&mut self, number: u64) -> Result<Option<Block>> {
         if number < self.next {
             *self = Records::open(self.all.clone(), self.framing)?;
@@ -85,7 +85,7 @@ impl Records {
 }
 
 impl Current {
-    /// Adds the next record, unless there is none.
+    /// Adds the next record to `bytes`. Returns whether there is one.
     fn read(&mut self, framing: Framing, bytes: &mut Vec<u8>) -> Result<bool> {
         let is_read = match framing {
             Framing::Lines => self.read_line(bytes),
@@ -110,7 +110,7 @@ impl Current {
         Ok(true)
     }
 
-    /// Length, checksum of the length, data, checksum of the data:
+    /// Reads a record of length, checksum of the length, data, and checksum of the data:
     /// <https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details>.
     fn read_tf_record(&mut self, bytes: &mut Vec<u8>) -> Result<bool> {
         if self.reader.fill_buf()?.is_empty() {

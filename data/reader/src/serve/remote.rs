@@ -1,5 +1,5 @@
-//! Objects of stores and files of web servers, by the crate `object_store`: fetched in parts, several at once, and kept on
-//! disk. An object is read in one version, or reading it is an error.
+//! Objects of stores and files of web servers, read by the crate `object_store`: fetched in parts, several at once, and cached on
+//! disk. All parts are of one version of the object; another version is an error.
 
 mod cache;
 mod object;
@@ -26,13 +26,13 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 pub(super) use upload::{piece, put};
 
-/// The parts that are fetched before they are needed.
+/// The number of parts that are fetched in advance.
 const AHEAD: u64 = 6;
 
-/// The parts of an object that stay in memory.
+/// The number of parts of an object that stay in memory.
 const PRESENT: usize = 16;
 
-/// What fetches, while the process decodes.
+/// The threads that fetch while the process decodes.
 fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<io::Result<Runtime>> = OnceLock::new();
     let start = || Builder::new_multi_thread().worker_threads(2).thread_name("objects").enable_all().build();
@@ -45,13 +45,13 @@ pub(super) fn name(address: &str) -> &str {
     if is_web { address.split(['?', '#']).next().unwrap_or(address) } else { address }
 }
 
-/// Whether there is such an object.
+/// Whether the object exists.
 pub(super) fn exists(address: &str) -> Result<bool> {
     let place = Place::of(address)?;
     Ok(runtime()?.block_on(Object::find(place))?.is_some())
 }
 
-/// The addresses of the objects that match a pattern, in their order.
+/// The addresses of the objects that match a pattern, sorted.
 pub(super) fn matching(pattern: &str) -> Result<Vec<String>> {
     let Some(special) = name(pattern).find(['*', '?', '[']) else { return Ok(vec![pattern.to_owned()]) };
     if pattern.starts_with("http") {
@@ -70,7 +70,7 @@ pub(super) fn matching(pattern: &str) -> Result<Vec<String>> {
     Ok(found.iter().map(|key| within.sibling(key)).collect())
 }
 
-/// The addresses of all objects of a folder, each with its path there.
+/// The addresses of all objects in a folder, each with its path within the folder.
 pub(super) fn within(folder: &str) -> Result<Vec<(String, String)>> {
     if folder.starts_with("http") {
         bail!(
@@ -91,7 +91,7 @@ fn keys(place: &Place) -> Result<Vec<Key>> {
     Ok(keys)
 }
 
-/// All bytes of an object, which other threads fetch.
+/// All bytes of an object, while other threads fetch them.
 pub(super) struct Coming(Result<JoinHandle<Result<Vec<u8>>>>);
 
 impl Coming {
@@ -103,7 +103,7 @@ impl Coming {
         Coming(begin())
     }
 
-    /// Waits for them.
+    /// Waits for all bytes.
     pub(super) fn bytes(self) -> Result<Vec<u8>> {
         runtime()?.block_on(self.0?)?
     }
@@ -114,7 +114,7 @@ async fn find(place: Place) -> Result<Object> {
     Object::find(place).await?.ok_or(absent)
 }
 
-/// An object, of which some parts are in memory.
+/// An object with some of its parts in memory.
 #[derive(Clone)]
 pub(super) struct Remote {
     object: Arc<Object>,
@@ -128,18 +128,18 @@ impl Remote {
         Remote::find(address)?.ok_or(absent)
     }
 
-    /// None if there is no such object.
+    /// Opens the object at an address. `None` if it does not exist.
     pub(super) fn find(address: &str) -> Result<Option<Remote>> {
         let object = runtime()?.block_on(Object::find(Place::of(address)?))?;
         Ok(object.map(|object| Remote { object: Arc::new(object), parts: Arc::default() }))
     }
 
-    /// From its beginning to its end.
+    /// A reader of the object from its beginning to its end.
     pub(super) fn reader(&self) -> impl Read + use<> {
         Sequential { remote: self.clone(), next: 0, ahead: AHEAD }
     }
 
-    /// The bytes of a range, whose parts and so many after them are fetched at once.
+    /// The bytes of a range. Fetches the range's parts and `ahead` more at once.
     fn bytes(&self, range: Range<u64>, ahead: u64) -> Result<Bytes> {
         let numbers = Object::parts_of(&range);
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -159,7 +159,7 @@ impl Remote {
     }
 }
 
-/// Parts of an object: those that were needed lately, and those that have been asked for, the latest at the end.
+/// Parts of an object: those in memory that were used last, and those that are being fetched, each with the latest at the end.
 #[derive(Default)]
 struct Parts {
     present: VecDeque<(u64, Bytes)>,
@@ -167,7 +167,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// A part, after these have been asked for.
+    /// Starts to fetch the parts `asked`, and returns the part `number`.
     fn take(&mut self, object: &Arc<Object>, number: u64, asked: Range<u64>) -> Result<Bytes> {
         for number in asked.start..asked.end.min(object.parts()) {
             let is_here = self.present.iter().any(|(present, _)| *present == number);
@@ -189,7 +189,7 @@ impl Parts {
         if self.present.len() > PRESENT {
             self.present.pop_front();
         }
-        // Nobody has come for it.
+        // Parts that nobody has read are given up, the oldest first.
         let unneeded = self.coming.len().saturating_sub(PRESENT);
         self.coming.drain(..unneeded).for_each(|(_, part)| part.abort());
         Ok(part)
@@ -202,7 +202,7 @@ impl Drop for Parts {
     }
 }
 
-/// The bytes of an object one after another.
+/// A reader of an object's bytes in order.
 struct Sequential {
     remote: Remote,
     next: u64,
@@ -212,7 +212,7 @@ struct Sequential {
 impl Read for Sequential {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let end = (self.next + bytes.len() as u64).min(self.remote.len());
-        // Of one part, so that nothing is copied twice.
+        // A read stays within one part, so that its bytes are copied only once.
         let end = end.min((self.next / PART + 1) * PART);
         if end <= self.next {
             return Ok(0);
@@ -234,7 +234,7 @@ impl ChunkReader for Remote {
     type T = Box<dyn Read>;
 
     fn get_read(&self, start: u64) -> parquet::errors::Result<Box<dyn Read>> {
-        // What reads here is a column, which ends soon.
+        // The reader of a column needs little in advance, because a column ends soon.
         Ok(Box::new(Sequential { remote: self.clone(), next: start, ahead: 1 }))
     }
 

@@ -1,4 +1,4 @@
-//! What columns of tables become: which ones are asked for, and the arrays that their values go to.
+//! The requested columns of tables, and the arrays of their values.
 
 use crate::wire::{Array, Group, Kind, Shape};
 use anyhow::{Error, Result, bail};
@@ -6,15 +6,15 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Display, Formatter};
 use std::hash::Hash;
 
-/// What is wrong with a row that has no number or no class.
+/// The message for a row without a number or a class.
 pub(super) const NO_VALUE: &str = "there is no value; of a number, say with `missing` what stands for it";
 
-/// What messages call a row of a file. Rows are counted from 0 in each file, as elements are; a header is none.
+/// The name of a row of a file in messages. Rows are counted from 0 in each file, as elements are; a header is not a row.
 pub(super) fn row_of(file: &str, row: u64) -> String {
     format!("row {row} of {file}")
 }
 
-/// A value that cannot be used, of a format that reads column by column: its row among those that are read together.
+/// A bad value in a format that reads column by column, with its row among the rows that are read together.
 #[derive(Debug)]
 pub(super) struct BadValue {
     pub(super) row: usize,
@@ -32,14 +32,14 @@ impl std::error::Error for BadValue {}
 /// Rows of a file that are read together.
 pub(super) struct Part<'a> {
     pub(super) file: &'a str,
-    /// What messages call it.
+    /// The name of these rows in messages.
     pub(super) name: String,
-    /// The rows of the file before it, which are counted when a message needs them.
+    /// A function that counts the rows of the file before these rows, for messages.
     pub(super) before: &'a dyn Fn() -> Result<u64>,
 }
 
 impl Part<'_> {
-    /// An error of a column, which names the row of the file if a value of it is wrong.
+    /// The error of a column. If one of its values is bad, the error names the row of the file.
     pub(super) fn named(&self, column: &str, error: Error) -> Error {
         match error.downcast::<BadValue>() {
             Ok(BadValue { row, reason }) => match (self.before)() {
@@ -54,15 +54,15 @@ impl Part<'_> {
     }
 }
 
-/// A group whose columns are places in the table.
+/// A group of columns, by their places in the table.
 pub(super) struct Wanted {
     pub(super) columns: Vec<usize>,
     pub(super) kind: Kind,
-    /// The number of each class, where they have names.
+    /// The number of each class, if the classes have names.
     classes: Option<HashMap<String, u32>>,
 }
 
-/// The groups of a table that has these columns. Fails if one is missing, or named twice.
+/// The requested groups of a table with these columns. Fails if a column is missing or repeated.
 pub(super) fn wanted(file: &str, names: &[String], groups: &[Group]) -> Result<Vec<Wanted>> {
     let place = |name: &String| {
         let mut places = (0..names.len()).filter(|place| names[*place] == *name);
@@ -106,8 +106,8 @@ fn numbered(classes: &[String]) -> Result<HashMap<String, u32>> {
     }
 }
 
-/// The table that has a block, and the block's number in it, where tables with so many blocks follow each other; `None` behind
-/// the last one.
+/// The table that contains a block, and the block's number in that table. The tables have these numbers of blocks and follow each
+/// other. `None` after the last block.
 pub(super) fn place_of(block: u64, blocks: impl IntoIterator<Item = usize>) -> Option<(usize, usize)> {
     let mut left = block;
     for (table, blocks) in blocks.into_iter().enumerate() {
@@ -119,7 +119,7 @@ pub(super) fn place_of(block: u64, blocks: impl IntoIterator<Item = usize>) -> O
     None
 }
 
-/// The first one that an earlier one is equal to.
+/// The first name that equals an earlier name.
 fn repeated<T: Eq + Hash>(names: &[T]) -> Option<&T> {
     let mut known = HashSet::new();
     names.iter().find(|name| !known.insert(*name))
@@ -131,7 +131,7 @@ fn listed(names: &[String]) -> String {
 }
 
 impl Wanted {
-    /// The class that a text stands for.
+    /// The class of a text.
     pub(super) fn class(&self, text: &str) -> Result<u32> {
         let Some(classes) = &self.classes else {
             return match text.parse() {
@@ -148,7 +148,7 @@ impl Wanted {
         }
     }
 
-    /// The class that a whole number stands for.
+    /// The class of a whole number.
     pub(super) fn class_of_number(&self, number: i128) -> Result<u32> {
         if self.classes.is_none()
             && let Ok(class) = u32::try_from(number)
@@ -159,7 +159,7 @@ impl Wanted {
         }
     }
 
-    /// An array without rows.
+    /// An array without rows, to which values are added.
     pub(super) fn values(&self) -> Values {
         match self.kind {
             Kind::Matrix => Values::Numbers { numbers: Vec::new(), width: Some(self.columns.len()) },
@@ -168,7 +168,7 @@ impl Wanted {
         }
     }
 
-    /// The values of so many rows of a format that reads column by column, each by its place in the table.
+    /// The values of `rows` rows in a format that reads column by column. Each column is given by its place in the table.
     pub(super) fn gather(
         &self,
         rows: usize,
@@ -191,9 +191,9 @@ impl Wanted {
     }
 }
 
-/// The values of some rows.
+/// The values of some rows of a group.
 pub(super) enum Values {
-    /// Row after row; a matrix has a width.
+    /// Numbers, row after row; a matrix has a width.
     Numbers {
         numbers: Vec<f32>,
         width: Option<usize>,

@@ -1,4 +1,4 @@
-//! Damaged bytes: an error or the right numbers, and never a panic of the process.
+//! Tests of damaged files: the reader replies with an error or with the right numbers, and never panics.
 
 use anyhow::{Result, bail};
 use ferrotune_reader::{
@@ -114,7 +114,7 @@ fn another_version_is_refused() {
     assert!(error.to_string().contains("and the dataset has 0.0.1; install the same one"), "{error}");
 }
 
-/// The one block of a source that is arrays.
+/// The arrays of a file with these bytes, as the source's only block.
 fn arrays(name: &str, layout: Layout, bytes: &[u8]) -> Result<(Vec<String>, Block)> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join(name);
@@ -135,7 +135,7 @@ fn failed(name: &str, layout: Layout, bytes: &[u8]) -> String {
     error
 }
 
-/// A file of version 1.0.
+/// An NPY file of version 1.0.
 fn npy(header: &str, numbers: &[u8]) -> Vec<u8> {
     [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), numbers].concat()
 }

@@ -1,10 +1,10 @@
-//! What a folder has of images and tables, and how images are looked at.
+//! Tests of folders of images and tables, and of the orientation of images.
 
 use crate::answers::{open, text_of};
 use ferrotune_reader::{Format, Group, Kind, Reply, Request, Server, Source, VERSION};
 use std::fs;
 
-/// The orientations of EXIF 2.32, 4.6.4.A, in the order of their numbers: where the pixels of a row of two are shown.
+/// The orientations of EXIF 2.32, 4.6.4.A, in the order of their numbers: the positions in which the pixels of a row of two are shown.
 #[test]
 fn a_photograph_is_turned_as_its_exif_data_say() {
     let folder = tempfile::tempdir().unwrap();
@@ -35,7 +35,7 @@ fn a_photograph_is_turned_as_its_exif_data_say() {
     }
 }
 
-/// A PNG file with a chunk of EXIF data behind its header, that has this orientation.
+/// A PNG file with this orientation in a chunk of EXIF data after its header.
 fn with_orientation(png: &[u8], orientation: u8) -> Vec<u8> {
     let (header, rest) = png.split_at(33);
     let exif =

@@ -1,4 +1,4 @@
-//! The reader through its public API. Unit tests would compile all that decodes files a second time.
+//! Tests of the reader's public API. Unit tests would compile all decoders of files a second time.
 
 #![cfg(feature = "serve")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]

@@ -1,4 +1,4 @@
-//! Headers of NPY files.
+//! Tests of headers of NPY files.
 
 use ferrotune_reader::{NpyHeader, Shape};
 

@@ -1,4 +1,4 @@
-//! Objects in folders.
+//! Tests of objects in folders.
 
 use anyhow::Result;
 use ferrotune_reader::{get_object, put_object, takes_objects};

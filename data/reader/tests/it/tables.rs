@@ -1,11 +1,11 @@
-//! Columns of tables: their types, and which row an error names.
+//! Tests of columns of tables: their types, and the row that an error names.
 
 use crate::answers::{open, text_of};
 use ferrotune_reader::{Format, Group, Kind, Reply, Request, Server, Source};
 use std::fs;
 use std::path::Path;
 
-/// Older writers give only the first kind of type.
+/// Older writers store only the converted type of a column.
 #[test]
 fn converted_types_of_parquet_are_no_plain_numbers() {
     use parquet::basic::{ConvertedType, Repetition, Type as Physical};
@@ -56,7 +56,7 @@ fn converted_types_of_parquet_are_no_plain_numbers() {
     }
 }
 
-/// A column of Parquet with two row groups, whose values are `[1, none]` and `[2, none]`, or have no value at all.
+/// A Parquet column with two row groups, whose values are `[1, none]` and `[2, none]`, or have no value at all.
 fn parquet_with_gaps(path: &Path, has_values: bool) {
     use parquet::basic::{LogicalType, Repetition, Type as Physical};
     use parquet::data_type::Int32Type;

@@ -1,9 +1,9 @@
-//! The frames between two workers: a head and at most [`LONGEST`] bytes each, so that a farewell fits between them.
+//! The frames between two workers: a head and a content of at most [`LONGEST`] bytes, so that a farewell fits between two frames.
 
 use super::super::StrategyError;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a head: kind, phase, bytes of a value, an unused byte, length of the content, step, and number of all values.
+/// The length of a head in bytes: kind, phase, bytes of a value, an unused byte, length of the content, step, and number of all values.
 pub(super) const HEAD_BYTES: usize = 24;
 /// The longest content of a frame, in bytes.
 pub(super) const LONGEST: usize = 64 << 10;
@@ -21,7 +21,7 @@ pub(super) struct Head {
     total: u64,
 }
 
-/// The last frame of a worker: which worker was lost first, possibly itself, and how.
+/// The last frame of a worker, which says which worker was lost first, possibly itself, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Farewell {
     pub(super) culprit: usize,
@@ -37,12 +37,12 @@ impl Head {
         self.kind == FAREWELL
     }
 
-    /// How many values the worker reduces.
+    /// The number of values that the worker reduces.
     pub(super) fn total(self) -> usize {
         usize::try_from(self.total).unwrap_or(usize::MAX)
     }
 
-    /// Whether it belongs to the same phase of the same step.
+    /// Whether the head belongs to the same phase of the same step as another one.
     pub(super) fn is_of(self, other: Head) -> bool {
         (self.kind, self.phase, self.step) == (other.kind, other.phase, other.step)
     }
@@ -51,7 +51,7 @@ impl Head {
         self.element_bytes == other.element_bytes
     }
 
-    /// The head, and the length of its content.
+    /// Parses the bytes of a head; also returns the length of the frame's content.
     pub(super) fn read(bytes: &[u8; HEAD_BYTES]) -> (Head, usize) {
         let (length, rest) = (&bytes[4..8], &bytes[8..]);
         let long = |at: usize| rest[at..at + 8].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
@@ -60,7 +60,7 @@ impl Head {
         (Head { kind, phase, element_bytes, step: long(0), total: long(8) }, length)
     }
 
-    /// The head of a frame whose content has so many bytes.
+    /// The bytes of the head, for a content of this length.
     fn bytes(self, length: usize) -> [u8; HEAD_BYTES] {
         let mut bytes = [0; HEAD_BYTES];
         bytes[..3].copy_from_slice(&[self.kind, self.phase, self.element_bytes]);
@@ -77,13 +77,13 @@ impl Head {
     }
 }
 
-/// The bytes of all frames of so many bytes of values; one empty frame if there are none.
+/// The length of all frames for so many bytes of values; with no values there is one empty frame.
 pub(super) fn bytes_of_frames(values: usize) -> usize {
     values + values.div_ceil(LONGEST).max(1) * HEAD_BYTES
 }
 
 impl Farewell {
-    /// What the others are sent after an error of worker `own`: the worker that caused it, or `own`.
+    /// The farewell after an error of worker `own`: it names the worker that caused the error, or `own`.
     pub(super) fn of(error: &StrategyError, own: usize) -> Farewell {
         let (culprit, reason) = match error {
             StrategyError::Gone { worker, reason, .. } => (*worker, reason.clone()),

@@ -1,4 +1,4 @@
-//! How workers find each other: each listens at its own address, connects to those before it in the list, and accepts
+//! Connects the workers with each other: each listens at its own address, connects to the workers before it in the list, and accepts
 //! connections from those after it.
 
 use super::super::wire::{self, CALL_TIME, PAUSE, connect, receive, send};
@@ -13,7 +13,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
-/// What workers send first.
+/// The first message of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Greeting {
     /// Version of the protocol between workers.
@@ -85,14 +85,14 @@ impl Gathering<'_> {
         (0..self.peers.len()).find(|worker| *worker != self.cluster.index() && self.peers[*worker].is_none())
     }
 
-    /// Connects to a worker that is not connected yet.
+    /// Connects to a worker, unless it is connected already.
     fn call(&mut self, worker: usize) -> Result<(), StrategyError> {
         if self.peers[worker].is_some() {
             return Ok(());
         }
         let called = connect(&self.cluster.workers()[worker]).and_then(|mut stream| {
             send(&mut stream, &self.greeting)?;
-            // The other worker may be busy with others now. If this one gave up, it would still take it for connected.
+            // The other worker may be busy with others now. If this worker gave up, the other one would still take it for connected.
             receive::<Greeting>(&mut stream, self.left().max(CALL_TIME)).map(|greeting| (greeting, stream))
         });
         match called {
@@ -109,7 +109,7 @@ impl Gathering<'_> {
         }
     }
 
-    /// Answers all waiting connections. One that is not from a worker of this cluster is dropped: any program may connect to
+    /// Answers all waiting connections. A connection that is not from a worker of this cluster is dropped: any program may connect to
     /// a port.
     fn answer_all(&mut self, listener: &TcpListener) -> Result<(), StrategyError> {
         loop {
@@ -123,7 +123,7 @@ impl Gathering<'_> {
                 .set_nonblocking(false)
                 .and_then(|()| receive::<Greeting>(&mut stream, CALL_TIME))
                 .and_then(|greeting| {
-                    // Sent also to a worker of another cluster, so that it can report the difference.
+                    // The greeting is also sent to a worker of another cluster, so that it can report the difference.
                     send(&mut stream, &self.greeting).map(|()| greeting)
                 });
             let Ok(greeting) = greeted else { continue };
@@ -146,7 +146,7 @@ impl Gathering<'_> {
         Ok(())
     }
 
-    /// How a worker that should be `worker` differs from what this one expects.
+    /// The difference between a worker that should be `worker` and what this worker expects; none if they agree.
     fn difference(&self, other: &Greeting, worker: usize) -> Option<String> {
         let own = &self.greeting;
         let is_same_version = other.ferrotune_workers == own.ferrotune_workers;

@@ -1,4 +1,4 @@
-//! The connection with one other worker: sends and receives as much as it can without waiting.
+//! The connection with one other worker, which sends and receives as much as it can without waiting.
 
 use super::super::StrategyError;
 use super::frame::{Farewell, HEAD_BYTES, Head, LONGEST, bytes_of_frames};
@@ -8,10 +8,10 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// TCP keepalive: hosts are probed this often, and are lost after so many probes without an answer.
+/// The interval of TCP keepalive probes; a host is lost after `PROBES` probes without an answer.
 const PROBED_EVERY: Duration = Duration::from_secs(5);
 const PROBES: u32 = 4;
-/// How long a worker that fails waits for another to receive its farewell.
+/// The time that a worker which fails waits for another worker to receive its farewell.
 const FAREWELL_TIME: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
@@ -20,18 +20,18 @@ pub(super) struct PeerConnection {
     /// The addresses of all workers.
     workers: Arc<[String]>,
     pub(super) stream: TcpStream,
-    /// The head that the frames of this phase have.
+    /// The head of the frames of this phase.
     head: Option<Head>,
-    /// How many bytes of frames there are to send, and how many of them are sent.
+    /// The number of bytes of frames in this phase, and the number of them that are sent.
     outgoing: usize,
     sent: usize,
-    /// How many bytes of values are expected, and how many of them have been received.
+    /// The number of bytes of values that are expected, and the number of them that have been received.
     expected: usize,
     received: usize,
-    /// The head of the frame that is being received, as far as it has come.
+    /// The received bytes of the head of the current frame.
     lead: [u8; HEAD_BYTES],
     led: usize,
-    /// How much of the content of that frame has not come yet.
+    /// The number of bytes of the current frame's content that have not been received.
     left: usize,
     /// The content of a farewell.
     last_words: Vec<u8>,
@@ -41,7 +41,7 @@ pub(super) struct PeerConnection {
     rest: Vec<u8>,
 }
 
-/// How many frames are sent at a time.
+/// The number of frames that are sent at a time.
 const SENT_TOGETHER: usize = 16;
 
 impl PeerConnection {
@@ -52,7 +52,7 @@ impl PeerConnection {
         sockopt::set_socket_keepalive(&stream, true)?;
         sockopt::set_tcp_keepidle(&stream, PROBED_EVERY)?;
         sockopt::set_tcp_keepintvl(&stream, PROBED_EVERY)?;
-        // No TCP_USER_TIMEOUT: it would also end a worker that computes, and does not read for a while.
+        // No TCP_USER_TIMEOUT: it would also end the connection with a worker that computes, and does not read for a while.
         sockopt::set_tcp_keepcnt(&stream, PROBES)?;
         let (last_words, rest) = Default::default();
         Ok(PeerConnection {
@@ -73,7 +73,7 @@ impl PeerConnection {
         })
     }
 
-    /// Starts to send so many bytes of values and to receive `expected` ones.
+    /// Starts to send `outgoing` bytes of values and to receive `expected` bytes of values.
     pub(super) fn begin(&mut self, head: Head, outgoing: usize, expected: usize) {
         self.head = Some(head);
         (self.outgoing, self.sent) = (bytes_of_frames(outgoing), 0);
@@ -98,7 +98,7 @@ impl PeerConnection {
         while self.awaits() && self.receive(incoming)? {}
         match sent {
             Ok(()) => Ok(()),
-            // The other worker's farewell says more than the broken connection.
+            // The other worker's farewell tells more than the error of the broken connection.
             Err(error) => {
                 while self.receive(incoming)? {}
                 Err(self.gone(error.to_string()))
@@ -147,7 +147,7 @@ impl PeerConnection {
         }
     }
 
-    /// Notes that so many bytes of a frame have come.
+    /// Counts received bytes of a frame, and handles the head or the content that they complete.
     fn took(&mut self, count: usize) -> Result<(), StrategyError> {
         let (head, length) = if self.led < HEAD_BYTES {
             self.led += count;
@@ -192,7 +192,7 @@ impl PeerConnection {
         Ok(())
     }
 
-    /// Checks that values belong to this step, and have the expected type and number.
+    /// Checks that the frame's values belong to this step, and have the expected type and number.
     fn check(&self, head: Head) -> Result<(), StrategyError> {
         let Some(expected) = self.head else { return Ok(()) };
         if !head.is_of(expected) {
@@ -211,7 +211,7 @@ impl PeerConnection {
         gone(self.worker, &self.workers, reason)
     }
 
-    /// Keeps the rest of the frame that is being sent, which a farewell comes after.
+    /// Keeps the rest of the frame that is being sent, so that the farewell can follow it.
     pub(super) fn keep_rest(&mut self, values: &[u8]) {
         let (frame, at) = (self.sent / (HEAD_BYTES + LONGEST), self.sent % (HEAD_BYTES + LONGEST));
         if let Some(head) = self.head.filter(|_| self.sends() && at > 0) {
@@ -225,7 +225,7 @@ impl PeerConnection {
         let last = [&self.rest[..], &farewell.frame()].concat();
         let limited =
             self.stream.set_nonblocking(false).and_then(|()| self.stream.set_write_timeout(Some(FAREWELL_TIME)));
-        // A worker that does not receive it sees the connection close.
+        // A worker that does not receive the farewell still finds the connection closed.
         if let Err(error) = limited.and_then(|()| self.stream.write_all(&last))
             && !matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
         {
@@ -235,7 +235,7 @@ impl PeerConnection {
 }
 
 fn gone(worker: usize, workers: &[String], reason: String) -> StrategyError {
-    // Another worker may name one that does not exist.
+    // Another worker may report a number that does not exist.
     let address = workers.get(worker).cloned().unwrap_or_default();
     StrategyError::Gone { worker, address, reason }
 }

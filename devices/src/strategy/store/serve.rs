@@ -1,4 +1,4 @@
-//! Answers the other workers, in the one that keeps the values.
+//! The server that answers the other workers, in the worker that keeps the values.
 
 use super::shelf::Shelf;
 use super::{Answer, Greeting, Request, read_value};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Ends when it is dropped.
+/// The server of a store, which ends when it is dropped.
 #[derive(Debug)]
 pub(super) struct Server {
     shelf: Arc<Shelf>,
@@ -42,7 +42,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shelf.close();
-        // On Linux this ends `accept`.
+        // On Linux the shutdown ends `accept`.
         if let Err(errno) = shutdown(&*self.listener, Shutdown::Both) {
             eprintln!("ferrotune: a store's port stays open: {errno}");
             return;
@@ -55,16 +55,16 @@ impl Drop for Server {
     }
 }
 
-/// What each connection's thread needs.
+/// The data that the thread of each connection needs.
 #[derive(Debug)]
 struct Desk {
     shelf: Arc<Shelf>,
     greeting: Greeting,
-    /// How long workers may take to arrive.
+    /// The time that workers have to arrive.
     arrival: Duration,
 }
 
-/// Answers each connection in a thread of its own, which may wait for a value.
+/// Answers each connection in a thread of its own, because an answer may wait for a value.
 fn accept_all(listener: &TcpListener, desk: &Arc<Desk>) {
     loop {
         let stream = match listener.accept() {
@@ -79,7 +79,7 @@ fn accept_all(listener: &TcpListener, desk: &Arc<Desk>) {
         };
         let desk = desk.clone();
         let serving = std::thread::Builder::new().name("store answers".to_owned()).spawn(move || {
-            // Any program may connect to a port, and a worker that ends closes its connections: it sees the error itself.
+            // Any program may connect to a port. A worker that ends closes its connections, and finds the error itself.
             drop(desk.serve(stream));
         });
         if let Err(error) = serving {
@@ -92,7 +92,7 @@ impl Desk {
     fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
         let greeting: Greeting = receive(&mut stream, CALL_TIME)?;
         let request = receive(&mut stream, CALL_TIME)?;
-        // Sent also to a worker of another cluster, so that it can report the difference.
+        // The greeting is also sent to a worker of another cluster, so that it can report the difference.
         send(&mut stream, &self.greeting)?;
         let worker = greeting.index;
         if self.greeting.difference(&greeting, worker).is_some() {

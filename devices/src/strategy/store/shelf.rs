@@ -1,4 +1,4 @@
-//! Where the values lie, and who has arrived. Knows no network.
+//! The values of a store, and the workers that have arrived. This module uses no network.
 
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,10 +12,10 @@ pub(super) struct Shelf {
 
 #[derive(Debug)]
 struct State {
-    /// Each value with the worker that has stored it.
+    /// The values by name, each with the worker that has stored it.
     values: HashMap<Vec<u8>, (usize, Vec<u8>)>,
     has_arrived: Vec<bool>,
-    /// Whether nobody needs an answer any more.
+    /// Whether the shelf is closed, so that nobody waits for an answer any more.
     is_closed: bool,
 }
 
@@ -31,7 +31,7 @@ impl Shelf {
         self.changed.notify_all();
     }
 
-    /// Stores a value, unless there is one, and returns who has stored that.
+    /// Stores a value, unless there is one with this name; then the error is the worker that has stored that one.
     pub(super) fn put(&self, worker: usize, key: &[u8], value: Vec<u8>) -> Result<(), usize> {
         let mut state = self.lock();
         if let Some((by, _)) = state.values.get(key) {
@@ -42,12 +42,12 @@ impl Shelf {
         Ok(())
     }
 
-    /// A value, if it is there within this time.
+    /// A value, if it is stored within this time.
     pub(super) fn get(&self, key: &[u8], wait: Duration) -> Option<Vec<u8>> {
         self.wait(wait, |state| state.values.get(key).map(|(_, value)| value.clone()))
     }
 
-    /// Notes that a worker is there, and returns one that is not there in time, if one is missing.
+    /// Records that a worker has arrived; returns a worker that does not arrive in time, if there is one.
     pub(super) fn arrive(&self, worker: usize, wait: Duration) -> Option<usize> {
         if let Some(place) = self.lock().has_arrived.get_mut(worker) {
             *place = true;
@@ -60,9 +60,9 @@ impl Shelf {
         }
     }
 
-    /// What `find` finds, once it finds something.
+    /// Waits until `find` returns a value, and returns that value.
     fn wait<T>(&self, wait: Duration, find: impl Fn(&State) -> Option<T>) -> Option<T> {
-        // A time that no clock reaches is for ever.
+        // A time that no clock reaches is endless.
         let deadline = Instant::now().checked_add(wait);
         let mut state = self.lock();
         loop {

@@ -1,9 +1,9 @@
-//! evcxr's `:commands`: which of them work here, and what to do instead of the others.
+//! The table of evcxr's `:commands`: those that work here, and the replacements for those that do not.
 //!
-//! Commands stand above a cell's first line of Rust, as evcxr demands. A command that has no effect here, or that breaks
-//! later cells, is refused before anything of the cell runs. Runs no command itself.
+//! Commands are written above a cell's first line of Rust, as evcxr demands. A command that has no effect here, or that breaks
+//! later cells, is refused before any line of the cell runs. This file runs no command itself.
 
-/// Who runs a command.
+/// The program that runs a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Runner {
     Evcxr,
@@ -13,15 +13,15 @@ pub(in crate::engine) enum Runner {
 /// A command that the kernel runs in place of evcxr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum KernelCommand {
-    /// Forgets everything.
+    /// `:clear`, which forgets all variables, definitions and crates.
     Clear,
-    /// Forgets the variables.
+    /// `:restart`, which forgets the variables.
     Restart,
-    /// Shows the documentation of a name.
+    /// `:doc`, which shows the documentation of a name.
     Document,
-    /// Shows the commands.
+    /// `:help`, which lists the commands.
     Help,
-    /// Shows the crates that the user has added.
+    /// `:show_deps`, which lists the crates that the user has added.
     ShowDependencies,
 }
 
@@ -35,12 +35,12 @@ struct Command {
 
 enum Usage {
     Works {
-        /// The arguments that it takes; any argument if this is empty.
+        /// The arguments that the command accepts; any argument if this list is empty.
         arguments: &'static [&'static str],
         runner: Runner,
         help: &'static str,
     },
-    /// It does not work. The text says what to do instead.
+    /// The command does not work here. The text says what to do instead.
     Refused(&'static str),
 }
 
@@ -96,7 +96,7 @@ const COMMANDS: &[Command] = &[
 /// A command in a cell.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Call {
-    /// Index of its line.
+    /// Index of the command's line in the cell.
     pub(in crate::engine) line: usize,
     pub(in crate::engine) name: &'static str,
     pub(in crate::engine) argument: String,
@@ -106,7 +106,7 @@ pub(in crate::engine) struct Call {
 /// The commands of a cell, in order.
 ///
 /// # Errors
-/// One line about a command that is unknown, that does not work here, or that cannot have its argument.
+/// One line about a command that is unknown, that does not work here, or that does not accept its argument.
 pub(in crate::engine) fn calls(source: &str) -> Result<Vec<Call>, String> {
     let lines = above_rust(source).enumerate();
     let split = lines.filter_map(|(line, (_, text))| split(text).map(|(name, argument)| (line, name, argument)));
@@ -168,7 +168,7 @@ pub(in crate::engine) fn help() -> Vec<Vec<String>> {
     working().map(|(name, help)| vec![name.to_owned(), help.to_owned()]).collect()
 }
 
-/// The start of the command name at the cursor, and the working commands that begin like it.
+/// The start of the command name at the cursor, and the working commands that begin with the typed part of that name.
 pub(in crate::engine) fn complete(source: &str, cursor: usize) -> Option<(usize, Vec<&'static str>)> {
     let (start, text) = above_rust(source).find(|(start, text)| (*start..=start + text.len()).contains(&cursor))?;
     split(text)?;
@@ -177,7 +177,7 @@ pub(in crate::engine) fn complete(source: &str, cursor: usize) -> Option<(usize,
     (!typed.contains(' ')).then(|| (cursor - typed.len(), names.collect()))
 }
 
-/// The cell with spaces in place of its commands, which are no Rust.
+/// The cell with spaces in place of its commands, which are not Rust.
 pub(in crate::engine) fn blanked(source: &str) -> String {
     let mut blanked = source.to_owned();
     for (start, text) in above_rust(source) {

@@ -1,15 +1,15 @@
-//! Separates the user's `:dep` crates from those that are part of every cell.
+//! The separation of the user's `:dep` crates from the crates that are part of every cell.
 
 use crate::engine::evaluate::commands::Call;
 use crate::prelude;
 
-/// The crate of a `:dep` argument, if it is part of every cell.
+/// The crate of a `:dep` argument, if that crate is part of every cell.
 pub(in crate::engine) fn crate_of_every_cell(dependency: &str) -> Option<String> {
     let name = dependency.split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_')).next()?.replace('-', "_");
     prelude::CRATES.contains(&name.as_str()).then_some(name)
 }
 
-/// Leaves out the calls of `:dep` for crates that are part of every cell, blanks their lines, and returns the crates.
+/// Removes the `:dep` commands for crates that are part of every cell, blanks their lines, and returns these crates.
 pub(in crate::engine) fn leave_out(calls: &mut Vec<Call>, lines: &mut [&str]) -> Vec<String> {
     let mut left_out = Vec::new();
     calls.retain(|call| {
@@ -24,7 +24,7 @@ pub(in crate::engine) fn leave_out(calls: &mut Vec<Call>, lines: &mut [&str]) ->
     left_out
 }
 
-/// The crates that the user has added, from evcxr's list of all crates; each is an argument of `:dep`.
+/// The crates that the user has added, from evcxr's list of all crates. Each crate is written as an argument of `:dep`.
 pub(in crate::engine) fn of_user(list: &str) -> Vec<String> {
     list.lines().filter(|line| crate_of_every_cell(line).is_none()).map(str::to_owned).collect()
 }

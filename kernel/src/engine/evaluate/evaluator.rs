@@ -1,5 +1,5 @@
-//! What the engine needs of an evaluator of Rust. evcxr is the one that runs cells; the engine's tests have a table of answers.
-//! Interprets no results.
+//! The interface between the engine and an evaluator of Rust. evcxr evaluates the cells of a notebook; a table of answers replaces
+//! evcxr in the engine's tests. An evaluator interprets no results.
 
 mod evcxr;
 
@@ -11,21 +11,21 @@ use anyhow::Result;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Evaluates the Rust of a notebook, and knows its items and variables.
+/// An evaluator of a notebook's Rust, which knows the notebook's items and variables.
 pub(in crate::engine) trait Evaluator {
     /// Runs Rust, after the `:commands` above it.
     fn run(&mut self, source: &str) -> Result<Evaluated, Error>;
 
-    /// Gives rust-analyzer the real sources before a cell needs them, and lets it infer a type for the first time.
+    /// Gives rust-analyzer the real sources before a cell needs them, and makes rust-analyzer infer a type for the first time.
     fn prepare_analysis(&mut self) -> Result<()>;
 
-    /// Whether a cell has given rust-analyzer the real sources, which it may not have read.
+    /// Whether a cell has given rust-analyzer the real sources and rust-analyzer may not have read all of them.
     fn has_unread_sources(&self) -> bool;
 
-    /// rust-analyzer, and what the evaluator knows now. They answer questions while a cell runs. None until the sources are read.
+    /// rust-analyzer and evcxr's present context, which answer questions while a cell runs. None until rust-analyzer has read the sources.
     fn analysis(&self) -> Option<(SharedAnalyzer, ContextState)>;
 
-    /// What the evaluator knows now. The crates are those of the last known state if it cannot list them.
+    /// The evaluator's present state. If the evaluator cannot list its crates, the crates are those of `last`.
     fn state(&mut self, last: &EvaluatorState) -> EvaluatorState;
 
     /// The generated source of the last cell that was compiled.
@@ -38,11 +38,11 @@ pub(in crate::engine) trait Evaluator {
     fn item_names(&self) -> Vec<&str>;
 }
 
-/// What an evaluator says of Rust that it has evaluated.
+/// The result of an evaluation of Rust.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Evaluated {
-    /// How long the statements ran. None if there are only comments and commands; [`Evaluator::last_source`] is then that of an
-    /// earlier cell.
+    /// The run time of the statements. None if the source has only comments and commands; [`Evaluator::last_source`] is then the
+    /// source of an earlier cell.
     pub(in crate::engine) run_time: Option<Duration>,
     /// The representations, by MIME type, of the value of the last expression. Most values come over the link instead.
     pub(in crate::engine) value: HashMap<String, String>,

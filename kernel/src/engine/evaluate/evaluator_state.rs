@@ -1,8 +1,8 @@
-//! What evcxr knows of the notebook at one moment, so that it can return to that moment along with the variables.
+//! The state of evcxr at one moment: its items, variables and crates. evcxr can return to that state when the variables are restored.
 //!
-//! evcxr has no interface to save or restore its state. But the source of the last cell that it compiled contains every
-//! item of the notebook, and it lists the variables with their types: an evcxr that has forgotten everything learns the
-//! state again from one cell that is made of these.
+//! evcxr has no interface to save or restore its state. But the source of the last cell that evcxr compiled contains every
+//! item of the notebook, and evcxr lists the variables with their types. One cell made of these items and variables gives the
+//! state back to an evcxr that has forgotten everything.
 
 use anyhow::{Context, Result};
 use std::collections::HashMap;
@@ -11,24 +11,24 @@ use syn::visit::{self, Visit};
 /// The line of the generated source that ends the items. Every notebook has it, since its first cell uses `?`.
 const BELOW_ITEMS: &str = "struct EvcxrUserCodeError {}";
 
-/// How the function with the statements of a cell begins.
+/// The beginning of the generated function that has the statements of a cell.
 pub(in crate::engine) const STATEMENTS: &str = "pub extern \"C\" fn run_user_code_";
 
-/// First line of the generated source.
+/// The first line of the generated source.
 const ABOVE_ITEMS: &str = "#![allow(unused_imports, unused_mut, dead_code)]";
 
-/// Beginning of the lines that must come before all items.
+/// The beginning of an inner attribute, a line that must precede all items.
 const ATTRIBUTE: &str = "#![";
 
-/// The first item without a name, which every notebook has; evcxr writes the items with names above it.
+/// The first item without a name, which every notebook has. evcxr writes the items with names above this item.
 const FIRST_UNNAMED: &str = "use ferrotune::cell::shown::*;";
 
-/// What evcxr knows after a cell.
+/// The state of evcxr after a cell.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct EvaluatorState {
     /// The generated source of the last cell.
     source: String,
-    /// Names and types.
+    /// Names and types of the variables.
     variables: Vec<(String, String)>,
     /// The crates that the user has added, as arguments of `:dep`.
     dependencies: Vec<String>,
@@ -67,7 +67,7 @@ impl EvaluatorState {
         self.variables.retain(|(name, _)| !names.contains(name));
     }
 
-    /// Declarations, without values, of those variables that `later` does not have.
+    /// Declarations, without values, of the variables that `later` does not have.
     pub(in crate::engine) fn declarations_missing_in(&self, later: &EvaluatorState) -> Result<String> {
         let known = later.names();
         let missing: Vec<_> = self.variables.iter().filter(|(name, _)| !known.contains(&name.as_str())).collect();
@@ -78,12 +78,12 @@ impl EvaluatorState {
         Ok(missing.iter().map(declare).collect())
     }
 
-    /// A cell from which evcxr learns this state. The process that runs it has the variables already: the cell takes each
-    /// one out of the store as a new variable.
+    /// A cell that restores this state in evcxr. The process that runs the cell already has the variables: the cell takes each
+    /// variable out of the store and declares it as a new variable.
     pub(in crate::engine) fn declaration(&self) -> Result<String> {
         let mut cell = self.items();
         let mutable = if self.source.is_empty() { HashMap::new() } else { mutability(&self.source)? };
-        // The same lines as evcxr's, since `compile/source.rs` looks for those. The store drops variables of another type.
+        // These lines equal evcxr's own, since `compile/source.rs` searches for them. The store drops variables of another type.
         cell += "{\nlet mut vars_ok = true;\n";
         for (name, type_name) in &self.variables {
             cell += &format!("vars_ok &= evcxr_variable_store.check_variable::<{type_name}>(stringify!({name}));\n");
@@ -98,8 +98,8 @@ impl EvaluatorState {
         Ok(cell)
     }
 
-    /// The items, those without a name first: evcxr takes an unnamed item for a part of the named item above it, and forgets
-    /// both when that one is redefined.
+    /// The items, those without a name first: evcxr treats an unnamed item as a part of the named item above it, and forgets
+    /// both when the named item is redefined.
     pub(in crate::engine) fn items(&self) -> String {
         let lines: Vec<&str> = self.source.lines().collect();
         let end = (0..lines.len()).find(|at| is_below_items(&lines[*at..])).unwrap_or(lines.len());
@@ -117,7 +117,7 @@ fn keyword(mutable: &HashMap<String, bool>, name: &str) -> &'static str {
     if mutable.get(name).copied().unwrap_or(true) { "let mut" } else { "let" }
 }
 
-/// Whether the items end here. In a cell of items alone, evcxr writes one function below them, without its error type.
+/// Whether the items end at these lines. In a cell that has only items, evcxr writes one function below the items, and no error type.
 fn is_below_items(lines: &[&str]) -> bool {
     match lines {
         [first, ..] if first.trim() == BELOW_ITEMS => true,
@@ -126,12 +126,12 @@ fn is_below_items(lines: &[&str]) -> bool {
     }
 }
 
-/// Which variables of the cell are `mut`.
+/// Whether each variable of the cell is `mut`, by name.
 fn mutability(source: &str) -> Result<HashMap<String, bool>> {
     let file = syn::parse_file(source).context("the source of the last cell cannot be read")?;
     let mut lets = Lets::default();
     lets.visit_file(&file);
-    // The user's statements are in the block that stores new variables, and shadow those that outer blocks load.
+    // The user's statements are in the block that stores new variables. They shadow the variables that outer blocks load.
     lets.blocks.sort_by_key(|block| block.stores);
     Ok(lets.blocks.into_iter().flat_map(|block| block.names).collect())
 }
@@ -144,7 +144,7 @@ struct Lets {
 
 struct Block {
     names: Vec<(String, bool)>,
-    /// Whether it stores variables and loads none: then it has the user's statements.
+    /// Whether the block stores variables and loads none: such a block has the user's statements.
     stores: bool,
 }
 
@@ -176,7 +176,7 @@ fn calls_store(expression: &syn::Expr, method: &str) -> bool {
         && matches!(&*call.receiver, syn::Expr::Path(path) if path.path.is_ident("evcxr_variable_store"))
 }
 
-/// The names that a pattern binds.
+/// The names that a pattern binds, each with whether it is `mut`.
 #[derive(Default)]
 struct Names(Vec<(String, bool)>);
 

@@ -1,5 +1,6 @@
-//! `impl`s in a cell. An `impl` has no name, and evcxr never forgets it, so a second one for the same type would be in conflict
-//! with the first. Here each one is put behind an alias of its own, under which evcxr replaces it. Moves no line.
+//! `impl`s in a cell. An `impl` has no name, and evcxr never forgets it, so a second `impl` for the same type would be in conflict
+//! with the first. This file puts each `impl` behind a type alias of its own. evcxr replaces the alias together with its `impl`. No
+//! line moves.
 
 use crate::engine::evaluate::insertions::Text;
 use proc_macro2::{Ident, LineColumn, TokenStream, TokenTree};
@@ -8,13 +9,13 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use syn::{ImplItem, Item, ItemImpl, Stmt};
 
-/// An alias is this prefix, the hash of what is implemented, and the names of those types and traits of its cell that it is
-/// about, each after its length.
+/// The prefix of an alias. The hash of the implemented part follows, and then the names of the cell's own types and traits in the
+/// head of the `impl`, each after its length.
 pub(in crate::engine) const PREFIX: &str = "ferrotune_impl_";
 const HASH_DIGITS: usize = 12;
 
-/// The aliases that a cell needs, and what divides its `impl`s into parts that can be replaced alone. `items` are the names of the
-/// notebook's items: a type that is defined anew loses what its earlier cell implemented for it.
+/// The texts to insert into a cell: aliases, and the brackets that divide its `impl`s into parts that can be replaced separately.
+/// `items` are the names of the notebook's items: a type that is defined again loses the `impl`s of its earlier cell.
 pub(in crate::engine) fn texts<'a>(statements: &[Stmt], items: impl Iterator<Item = &'a str>) -> Vec<Text> {
     let known: Vec<&str> = items.filter(|name| name.starts_with(PREFIX)).collect();
     let defined: Vec<(String, LineColumn)> = statements.iter().filter_map(definition).collect();
@@ -22,7 +23,7 @@ pub(in crate::engine) fn texts<'a>(statements: &[Stmt], items: impl Iterator<Ite
     for statement in statements {
         match statement {
             Stmt::Item(Item::Impl(item)) => aliases.implement(item),
-            // evcxr keeps what has no name together with the item above it, which may be a part of an `impl`.
+            // evcxr keeps an item without a name together with the item above it, which may be a part of an `impl`.
             Stmt::Item(Item::ForeignMod(_)) => aliases.keep(statement),
             Stmt::Item(Item::Const(item)) if item.ident == "_" => aliases.keep(statement),
             _ => {}
@@ -51,7 +52,7 @@ impl Aliases<'_> {
         let Some(start) = start(item.to_token_stream()) else { return };
         let head = head(item);
         let types = self.types_in(&head);
-        // Documentation is the first part's; other attributes are about all parts.
+        // A doc comment stays with the first part; any other attribute applies to all parts.
         let is_plain = item.attrs.iter().all(|attribute| attribute.path().is_ident("doc"));
         let parts = if item.trait_.is_none() && is_plain { item.items.as_slice() } else { &[] };
         let Some((first, rest)) = parts.split_first() else {
@@ -73,14 +74,14 @@ impl Aliases<'_> {
         }
     }
 
-    /// Begins a part. `head` begins its `impl`, if that stands inside of another one.
+    /// Begins a part of an `impl` under its own alias. With a `head`, the part leaves the `impl` around it and gets an `impl` of its own.
     fn alias(&mut self, part: &str, types: &str, start: LineColumn, head: &str) {
         let hash = hash(part);
         let alias = format!("{PREFIX}{hash}{types}");
         let same = format!("{PREFIX}{hash}");
         let earlier = self.known.iter().filter(|known| known.starts_with(&same) && **known != alias);
         let names: Vec<String> = earlier.map(|known| (*known).to_owned()).chain([alias.clone()]).collect();
-        // The compiler reports the error of two that are the same in one cell.
+        // If one cell has the same part twice, the compiler reports the error.
         let new = names.into_iter().filter(|name| self.written.insert(name.clone()));
         let aliases: String = new.map(|name| empty(&name)).collect();
         let close = if head.is_empty() { "" } else { "} " };
@@ -97,7 +98,7 @@ impl Aliases<'_> {
     }
 }
 
-/// An alias; alone it replaces what an earlier cell has implemented under it.
+/// The item of an alias. With no `impl` behind it, this item removes the `impl` that an earlier cell has put behind the same alias.
 fn empty(alias: &str) -> String {
     format!("type {alias} = (); ")
 }
@@ -117,7 +118,7 @@ fn types_of(alias: &str) -> Vec<&str> {
     names
 }
 
-/// The name of a type or trait that a statement defines, and where it does.
+/// The name of the type or trait that a statement defines, and the place where the statement begins.
 fn definition(statement: &Stmt) -> Option<(String, LineColumn)> {
     let Stmt::Item(item) = statement else { return None };
     let name = match item {
@@ -136,7 +137,7 @@ fn plain(name: &Ident) -> String {
     name.strip_prefix("r#").map(str::to_owned).unwrap_or(name)
 }
 
-/// All of an `impl` before its block.
+/// The head of an `impl`: all its tokens before its block.
 fn head(item: &ItemImpl) -> String {
     let mut tokens = item.unsafety.to_token_stream();
     item.impl_token.to_tokens(&mut tokens);
@@ -156,7 +157,7 @@ fn body(item: &ItemImpl) -> String {
     item.items.iter().map(|part| part.to_token_stream().to_string()).collect()
 }
 
-/// The name of a part of an `impl`, or all of it where there is none.
+/// The name of a part of an `impl`, or the whole part if it has no name.
 fn name(part: &ImplItem) -> String {
     match part {
         ImplItem::Const(item) => item.ident.to_string(),
@@ -183,7 +184,7 @@ fn add_words(tokens: TokenStream, words: &mut BTreeSet<String>) {
     }
 }
 
-/// Where tokens begin.
+/// The place where tokens begin.
 pub(in crate::engine) fn start(tokens: TokenStream) -> Option<LineColumn> {
     tokens.into_iter().next().map(|token| token.span().start())
 }

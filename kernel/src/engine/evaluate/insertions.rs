@@ -1,21 +1,21 @@
-//! Texts that the engine inserts into the lines of a cell, and the way back from the changed lines to the user's, which
-//! errors must show.
+//! Texts that the engine inserts into the lines of a cell, and the mapping from the changed lines back to the user's lines, which
+//! error messages must show.
 
 use proc_macro2::LineColumn;
 
-/// A text, and the place in front of which it is inserted.
+/// A text to insert, and the place before which the text is inserted.
 pub(in crate::engine) type Text = (LineColumn, String);
 
-/// The insertions into one cell. They add no lines.
+/// The insertions into one cell, sorted by place. They add no lines.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Insertions(Vec<Insertion>);
 
-/// One insertion. They are sorted by place.
+/// One insertion into a line.
 #[derive(Debug)]
 struct Insertion {
-    /// Counted from 1.
+    /// Line of the insertion, counted from 1.
     line: usize,
-    /// Its first column in the changed line, in characters from 1.
+    /// First column of the inserted text in the changed line, in characters from 1.
     column: usize,
     length: usize,
 }

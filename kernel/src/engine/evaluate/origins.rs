@@ -1,37 +1,37 @@
-//! Which cell has made each variable, and why one that the notebook had is gone, so that an error about its name can say what
-//! to do.
+//! The cell that made each variable, and the reason why an earlier variable is gone. An error about the variable's name can then
+//! say what to do.
 
 use crate::engine::evaluate::place;
 use crate::failure::{Failure, PLAIN};
 use evcxr::CompilationError;
 use std::collections::HashMap;
 
-/// rustc's code for a value that it cannot find.
+/// rustc's error code for a value that is not in scope.
 const NO_VALUE: &str = "E0425";
 
-/// The number that Jupyter shows beside a cell, if it shows one.
+/// The number that Jupyter shows beside a cell; none if Jupyter shows no number.
 type Count = Option<u32>;
 
-/// Where variables come from, and how they went.
+/// The cell that made each variable, and the reason why each missing variable is gone.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Origins {
     made: HashMap<String, Count>,
     gone: HashMap<String, Gone>,
 }
 
-/// Why a variable is gone.
+/// The reason why a variable is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gone {
     /// A cell has moved its value.
     Moved(Count),
-    /// Its type has been defined anew.
+    /// The variable's type has been redefined.
     Outdated,
-    /// The process that had it has ended.
+    /// The process that held the variable has ended.
     Lost,
 }
 
 impl Origins {
-    /// A cell with this source has run, and has changed the names of the variables from `before` to `now`.
+    /// Records that a cell with this source has run, and has changed the names of the variables from `before` to `now`.
     pub(in crate::engine) fn ran(&mut self, cell: Count, source: &str, before: &[String], now: &[&str]) {
         let declared = place::declared(source);
         let moved = before.iter().chain(&declared).filter(|name| !now.contains(&name.as_str()));
@@ -39,18 +39,18 @@ impl Origins {
         self.made.extend(declared.into_iter().map(|name| (name, cell)));
     }
 
-    /// The process that had these variables has ended.
+    /// Records that the process that held these variables has ended.
     pub(in crate::engine) fn lost<N: Into<String>>(&mut self, names: impl IntoIterator<Item = N>) {
         self.gone.extend(names.into_iter().map(|name| (name.into(), Gone::Lost)));
     }
 
-    /// A variable was dropped because its type has been defined anew; gives what makes it again.
+    /// Records that a variable was dropped because its type has been redefined. Returns how the user can make the variable again.
     pub(in crate::engine) fn outdated(&mut self, name: &str) -> String {
         self.gone.insert(name.to_owned(), Gone::Outdated);
         self.remake(name)
     }
 
-    /// The notebook is back in an earlier state, whose variables are not gone.
+    /// Records that the notebook is back in an earlier state, in which no variable is gone.
     pub(in crate::engine) fn returned(&mut self) {
         self.gone.clear();
     }
@@ -62,8 +62,8 @@ impl Origins {
         }
     }
 
-    /// The same failure with the reason why a name of these errors is not known, where there is one. `now` are the names of the
-    /// variables.
+    /// Adds to the failure the reasons why names in these errors are unknown, as far as there are recorded reasons. `now` are the names
+    /// of the present variables.
     pub(in crate::engine) fn explain(
         &self,
         errors: &[CompilationError],

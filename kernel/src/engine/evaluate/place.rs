@@ -1,34 +1,34 @@
-//! Where in a cell a line of the source is that evcxr generates. evcxr splits a cell into statements and items, leaves their texts
-//! as they are, and puts the items of all cells, in any order, before a function with the statements of one cell.
+//! The mapping from a line of evcxr's generated source to the line of the cell. evcxr splits a cell into statements and items, and
+//! leaves their texts unchanged. It puts the items of all cells, in any order, before a function with the statements of one cell.
 
 use crate::engine::evaluate::commands;
 use crate::engine::evaluate::evaluator_state::STATEMENTS;
 use ra_ap_syntax::ast::HasName as _;
 use ra_ap_syntax::{AstNode, Edition, Parse, SourceFile, SyntaxNode, ast};
 
-/// What evcxr's splitter puts around a cell before it parses it.
+/// The text that evcxr's splitter puts before a cell to parse the cell as a function's body.
 pub(in crate::engine) const HEAD: &str = "fn f(){";
 
-/// A cell as evcxr got it, split as evcxr splits it.
+/// A prepared cell, split into statements and items as evcxr splits it.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct SplitCell(Vec<Segment>);
 
-/// A statement or an item.
+/// A statement or an item of a cell.
 #[derive(Debug)]
 struct Segment {
     lines: Vec<String>,
-    /// Where it begins, the line counted from 1 and the column in characters from 0.
+    /// The line where the segment begins, counted from 1. Its column is in characters from 0.
     line: usize,
     column: usize,
     is_item: bool,
 }
 
-/// A place in the cell.
+/// The place in the cell that belongs to a generated line.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Place {
-    /// Counted from 1.
+    /// The line in the cell, counted from 1.
     pub(in crate::engine) line: usize,
-    /// How many characters the text of the generated line is further to the right in the cell.
+    /// The number of characters by which the text is further to the right in the cell than in the generated line.
     pub(in crate::engine) shift: usize,
 }
 
@@ -39,7 +39,7 @@ impl SplitCell {
         let nodes = statements(rust);
         let starts: Vec<usize> = nodes.iter().map(|node| start(node).saturating_sub(HEAD.len())).collect();
         let segments = nodes.iter().enumerate().filter_map(|(at, node)| {
-            // The first one begins with the line.
+            // The first segment begins at the start of its line.
             let start = if at == 0 { 0 } else { starts[at] };
             let text = rust.get(start..starts.get(at + 1).copied().unwrap_or(rust.len()).min(rust.len()))?;
             let before = &cell[..above + start];
@@ -53,7 +53,7 @@ impl SplitCell {
         Self(segments.collect())
     }
 
-    /// The place of a generated line, counted from 1; none if it is not of this cell.
+    /// The place in the cell of a generated line, which is counted from 1; none if the line does not come from this cell.
     pub(in crate::engine) fn place(&self, generated: &[&str], line: usize) -> Option<Place> {
         let index = line.checked_sub(1).filter(|index| *index < generated.len())?;
         let found = self.0.iter().filter_map(|segment| Some((segment, segment.start_in(generated, index)?)));
@@ -63,14 +63,14 @@ impl SplitCell {
         }
         let statements = generated.iter().position(|line| line.starts_with(STATEMENTS)).unwrap_or(generated.len());
         let found = found.into_iter().filter(|(segment, _)| segment.is_item == (index < statements));
-        // A short one may be a line of a long one.
+        // A short segment may equal a line of a long segment.
         let (segment, start) = found.max_by_key(|(segment, _)| segment.lines.len())?;
         let segment = self.same(segment, generated, start)?;
         Some(Place { line: segment.line + index - start, shift: if index == start { segment.column } else { 0 } })
     }
 
-    /// Of segments with one text, the one that begins at a generated line. Statements come in their order, and the last of several
-    /// items is the one that is kept.
+    /// The segment that begins at a generated line, among segments with the same text. Statements keep their order; of several items
+    /// with the same text, evcxr keeps the last.
     fn same(&self, segment: &Segment, generated: &[&str], start: usize) -> Option<&Segment> {
         let later =
             generated.windows(segment.lines.len()).skip(start + 1).filter(|lines| segment.is_text(lines)).count();
@@ -79,7 +79,7 @@ impl SplitCell {
 }
 
 impl Segment {
-    /// Where the segment begins in the generated source, if a line of it is one of the segment.
+    /// The index where the segment begins in the generated source, if the line at `index` is a line of the segment.
     fn start_in(&self, generated: &[&str], index: usize) -> Option<usize> {
         let starts = (index + 1).saturating_sub(self.lines.len())..=index;
         starts.rev().find(|start| {
@@ -94,7 +94,7 @@ impl Segment {
     }
 }
 
-/// The first error of rust-analyzer's parser in a cell, and where it is, in bytes.
+/// The first error of rust-analyzer's parser in a cell: its offset in bytes, and its message.
 pub(in crate::engine) fn first_error(cell: &str) -> Option<(usize, String)> {
     let above = length_above(cell);
     let error = parse(cell.get(above..)?).errors().into_iter().next()?;
@@ -113,7 +113,7 @@ pub(in crate::engine) fn declared(cell: &str) -> Vec<String> {
     names.collect()
 }
 
-/// The statement that keeps a closure of a cell in a box, if the cell declares one of this name.
+/// A `let` statement that puts a closure into a box, if the cell declares a closure with this name.
 pub(in crate::engine) fn boxed_closure(cell: &str, name: &str) -> Option<String> {
     let statements = statements(cell.get(length_above(cell)..)?);
     let mut lets = statements.into_iter().filter_map(ast::LetStmt::cast);
@@ -129,13 +129,13 @@ pub(in crate::engine) fn boxed_closure(cell: &str, name: &str) -> Option<String>
     Some(format!("let {}: Box<dyn Fn({}) -> _> = Box::new({closure});", pattern.syntax().text(), types.join(", ")))
 }
 
-/// How many bytes stand above the Rust of a cell.
+/// The number of bytes above the Rust of a cell.
 fn length_above(cell: &str) -> usize {
     let length: usize = commands::above_rust(cell).map(|(_, line)| line.len() + 1).sum();
     length.min(cell.len())
 }
 
-/// A cell's Rust as the parser takes it, behind [`HEAD`].
+/// Parses a cell's Rust, behind [`HEAD`].
 pub(in crate::engine) fn parse(rust: &str) -> Parse<SourceFile> {
     SourceFile::parse(&format!("{HEAD}{rust}\n}}"), Edition::Edition2024)
 }

@@ -1,4 +1,4 @@
-//! The cells that have run, by which a place in a generated source is one in the notebook: `In [3] line 2`.
+//! The cells that have run, which map a place in a generated source to a place in the notebook: `In [3] line 2`.
 
 use crate::compile::generated_source;
 use crate::engine::evaluate::place::{Place, SplitCell};
@@ -9,9 +9,9 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Places {
     cells: Vec<Ran>,
-    /// How many of them are earlier than the running one.
+    /// The number of cells that are earlier than the running cell.
     earlier: usize,
-    /// A place may be asked for in each round of a loop.
+    /// A cache of found places, since a loop may ask for the same place in each round.
     found: HashMap<String, Option<Found>>,
 }
 
@@ -25,30 +25,30 @@ struct Ran {
 /// A place in the notebook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Found {
-    /// How a user finds it.
+    /// The place's name for users, as in `In [3] line 2`.
     pub(in crate::engine) name: String,
-    /// The user's line.
+    /// The text of the user's line.
     pub(in crate::engine) line: String,
 }
 
 impl Places {
-    /// A cell begins.
+    /// Begins a cell: all cells so far become earlier cells.
     pub(in crate::engine) fn begin_cell(&mut self) {
         self.earlier = self.cells.len();
         self.found.clear();
     }
 
-    /// Rust of the running cell is about to run: the user's lines, and the same lines as evcxr gets them.
+    /// Adds lines of the running cell before they run: the user's lines, and the prepared lines for evcxr.
     pub(in crate::engine) fn add(&mut self, number: Option<u32>, cell: &str, prepared: &str) {
         let lines: Vec<String> = cell.lines().map(str::to_owned).collect();
-        // A cell that runs again takes the place of itself.
+        // A cell that runs again replaces its earlier entry.
         self.earlier -= self.cells[..self.earlier].iter().filter(|ran| ran.lines == lines).count();
         self.cells.retain(|ran| ran.lines != lines);
         self.cells.push(Ran { number, split: SplitCell::of(prepared), lines });
         self.found.clear();
     }
 
-    /// Where a location, `file:line:column`, is in the notebook; none if it is not in a line of a cell.
+    /// The place in the notebook of a location, `file:line:column`; none if the location is not in a line of a cell.
     pub(in crate::engine) fn find(&mut self, location: &str) -> Option<Found> {
         if let Some(found) = self.found.get(location) {
             return found.clone();
@@ -58,7 +58,7 @@ impl Places {
         found
     }
 
-    /// Where items of earlier cells are in the generated source that has a location, `file:line:column`, behind its items.
+    /// The lines of earlier cells' items in a generated source. `location`, `file:line:column`, is in that source, behind the items.
     pub(in crate::engine) fn items(&self, location: &str) -> Vec<ItemLines> {
         let Some((source, end)) = generated_source(location) else { return Vec::new() };
         let generated: Vec<&str> = source.lines().collect();
@@ -81,7 +81,7 @@ impl Places {
         items
     }
 
-    /// The last cell that has a line of a generated source, and the place there.
+    /// The last cell that has a line of a generated source, with the cell's index and the place in the cell.
     fn cell_of(&self, generated: &[&str], line: usize) -> Option<(usize, &Ran, Place)> {
         let cells = self.cells.iter().enumerate().rev();
         cells.filter_map(|(at, cell)| Some((at, cell, cell.split.place(generated, line)?))).next()
@@ -98,7 +98,7 @@ impl Places {
         Some(Found { name, line: cell.lines.get(place.line - 1)?.clone() })
     }
 
-    /// A location as users read it: the place in the notebook, nothing for generated lines, and other files as they are.
+    /// A location as text for users: the place in the notebook, none for a generated line, and a location in another file unchanged.
     pub(in crate::engine) fn text(&mut self, location: &str) -> Option<String> {
         match self.find(location) {
             Some(found) => Some(found.name),

@@ -1,4 +1,4 @@
-//! What evcxr gets in place of the user's cell: the same lines, with insertions where evcxr has another opinion than Rust.
+//! The preparation of a cell for evcxr: the user's lines, with insertions at places that evcxr treats differently from Rust.
 
 use crate::engine::evaluate::commands;
 use crate::engine::evaluate::implementations::{self, start};
@@ -10,15 +10,16 @@ use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{Item, ItemExternCrate, Stmt};
 
-/// A cell that is to be compiled.
+/// A prepared cell, ready to be compiled.
 pub(in crate::engine) struct Prepared {
     pub(in crate::engine) source: String,
     pub(in crate::engine) insertions: Insertions,
-    /// Whether a parser that is not the compiler's reads it, too, or has not tried.
+    /// Whether `syn` has parsed the cell, or has not tried to parse it.
     pub(in crate::engine) is_rust: bool,
 }
 
-/// Prepares a cell, which begins with a statement of the engine if there is one. `items` are the names of the notebook's items.
+/// Prepares a cell. A `statement` of the engine is inserted before the cell's first token. `items` are the names of the notebook's
+/// items.
 pub(in crate::engine) fn prepare<'a>(
     cell: &str,
     split: &Split<'_>,
@@ -35,7 +36,7 @@ pub(in crate::engine) fn prepare<'a>(
     Prepared { source, insertions, is_rust }
 }
 
-/// What is inserted, and whether the cell is Rust.
+/// The texts to insert, and whether the cell is Rust.
 fn texts(cell: &str, statement: Option<String>, items: &[String]) -> (Vec<Text>, bool) {
     let Ok(tokens) = without_commands(cell).parse::<TokenStream>() else { return (Vec::new(), false) };
     let items = || items.iter().map(String::as_str);
@@ -55,7 +56,7 @@ fn texts(cell: &str, statement: Option<String>, items: &[String]) -> (Vec<Text>,
     (texts, true)
 }
 
-/// evcxr would take the compiler's own crates for those of a registry.
+/// The texts that replace the `extern crate` of a compiler's own crate by a `use`: evcxr would search a registry for the crate.
 fn crate_of_compiler(statement: &Stmt) -> Option<[Text; 2]> {
     let Stmt::Item(Item::ExternCrate(ItemExternCrate { attrs, vis, ident, rename, semi_token, .. })) = statement else {
         return None;
@@ -70,14 +71,15 @@ fn crate_of_compiler(statement: &Stmt) -> Option<[Text; 2]> {
     }
     let import = match rename {
         Some((_, name)) => format!("{} use {path} as {name}; ", vis.to_token_stream()),
-        // These two are known everywhere.
+        // `core` and `std` are in scope everywhere.
         None if ident == "core" || ident == "std" => String::new(),
         None => format!("{} use {path}; ", vis.to_token_stream()),
     };
     Some([(start(statement.to_token_stream())?, format!("{import}/*")), (semi_token.span.end(), "*/".to_owned())])
 }
 
-/// evcxr drops lines that begin with two slashes above the first line of Rust, and so the documentation of the first item.
+/// Blanks before the lines of the first item's documentation: above the first line of Rust, evcxr drops lines that begin with two
+/// slashes.
 fn documentation(cell: &str) -> Vec<Text> {
     let above: Vec<&str> = commands::above_rust(cell).map(|(_, line)| line).collect();
     let first = above.iter().rposition(|line| commands::is_command(line)).map_or(0, |at| at + 1);

@@ -1,5 +1,5 @@
-//! Brings evcxr to another state of the notebook: it forgets everything, and runs one cell that declares the items and
-//! variables of that state. `:clear` and `:restart` are such states, too.
+//! The redeclaration of a state in evcxr: evcxr forgets everything, and then runs one cell that declares the items and variables
+//! of the state. `:clear` and `:restart` redeclare a state too.
 
 use crate::engine::Engine;
 use crate::engine::evaluate::evaluator::{Evaluated, FIRST_CELL};
@@ -10,12 +10,12 @@ use crate::prelude;
 use evcxr::Error;
 
 impl Engine {
-    /// `:clear`: another cell process without variables, and an evcxr that knows nothing.
+    /// Carries out `:clear`: a new cell process without variables, and an evcxr without items, variables and crates.
     pub(in crate::engine) fn clear(&mut self) -> Result<(), Failure> {
         self.start_anew(EvaluatorState::default())
     }
 
-    /// `:restart`: another cell process without variables; the items stay.
+    /// Carries out `:restart`: a new cell process without variables; the items stay.
     pub(in crate::engine) fn restart(&mut self) -> Result<(), Failure> {
         let mut state = self.undo.now.clone();
         state.lose_variables();
@@ -31,10 +31,10 @@ impl Engine {
         declared
     }
 
-    /// Makes evcxr forget everything and learn a state.
+    /// Makes evcxr forget everything and declare a state.
     pub(in crate::engine) fn redeclare(&mut self, state: EvaluatorState) -> Result<(), Failure> {
         let cell = self.notebook.cell.take();
-        // An interrupt between the two steps would leave an evcxr that knows nothing.
+        // An interrupt between forgetting and declaring would leave an empty evcxr.
         self.link.compile_for_engine();
         let declared = self.declare(state);
         self.link.compile_for_user();
@@ -51,7 +51,7 @@ impl Engine {
         }
     }
 
-    /// Declares the state without the variables whose types were redefined before it, and returns the state without them.
+    /// Declares a state without the variables whose types have been redefined, and returns the state without these variables.
     fn declare(&mut self, mut state: EvaluatorState) -> Result<EvaluatorState, Failure> {
         self.evaluate_generated(":clear")?;
         let own = prelude::CRATES.iter().map(|name| {

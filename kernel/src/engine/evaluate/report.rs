@@ -1,4 +1,4 @@
-//! Errors as a user sees them: a name, one line, and the place in their own cell.
+//! Errors for users: a name, one line, and the place in the user's own cell.
 
 mod cargo;
 mod imports;
@@ -18,11 +18,11 @@ const IDLE_NOTES: [&str; 4] = [
     "this error originates in the",
     "the full ",
     "consider using `--verbose`",
-    // They name a private place of a library.
+    // This note names a private path of a library.
     "required by a bound in `ferrotune",
 ];
 
-/// The cell process has ended, and the variables are lost.
+/// The failure of a cell whose process has ended and whose variables are lost.
 pub(in crate::engine) fn died(ending: &CellEnding) -> Failure {
     Failure::new(
         error_name(ending),
@@ -30,18 +30,18 @@ pub(in crate::engine) fn died(ending: &CellEnding) -> Failure {
     )
 }
 
-/// The cell process has ended, and its snapshot has replaced it.
+/// The failure of a cell whose process has ended and has been replaced by its snapshot.
 pub(in crate::engine) fn taken_over(ending: &CellEnding, threads: &[String]) -> Failure {
     let text = format!("{}; every variable is as it was before the cell{}", ended(ending), gone(threads));
     Failure::new(error_name(ending), text)
 }
 
-/// The same between two cells.
+/// The message about a process that has ended between two cells and has been replaced by its snapshot.
 pub(in crate::engine) fn taken_over_between_cells(ending: &CellEnding, threads: &[String]) -> String {
     format!("after the cell had ended, {}; every variable is as the cell left it{}", ended(ending), gone(threads))
 }
 
-/// What a cell is told beside its own failure after it has moved a variable.
+/// The message, beside a cell's own failure, that the cell had moved a variable and that all variables have been restored.
 pub(in crate::engine) fn taken_back(threads: &[String]) -> String {
     format!("the cell has moved a variable, and every variable is as it was before the cell{}\n", gone(threads))
 }
@@ -81,10 +81,9 @@ fn ended(ending: &CellEnding) -> String {
     }
 }
 
-/// The compiler's errors, each with the user's line.
+/// The failure for the compiler's errors, each with the user's line.
 ///
-/// Only the lines of `source` that are `visible` are shown, which are those that the user wrote, without what was inserted into
-/// them.
+/// Only the `visible` lines of `source` are shown, which are the lines that the user wrote. Insertions are removed from these lines.
 pub(in crate::engine) fn compilation(
     errors: &[CompilationError],
     source: &str,
@@ -92,7 +91,7 @@ pub(in crate::engine) fn compilation(
     insertions: &Insertions,
 ) -> Failure {
     let (mut traceback, mut first, mut wants_import) = (Vec::new(), None, false);
-    // The compiler reports warnings, too. If it reports no error, a warning must be the reason.
+    // The compiler reports warnings too. If there is no error, a warning must be the reason.
     let has_error = errors.iter().any(|error| error.level() == "error");
     for error in errors.iter().filter(|error| error.level() == "error" || !has_error) {
         let message = error.message();
@@ -101,7 +100,7 @@ pub(in crate::engine) fn compilation(
             Some(code) => format!("error[{code}]: {message}"),
             None => format!("error: {}", cargo::reason(&message).unwrap_or(message)),
         };
-        // The compiler may have the same to say of another part of what was generated.
+        // The compiler may report the same error for another part of the generated source.
         let head_line = format!("{RED}{head}{PLAIN}");
         if error.spanned_messages().iter().all(|message| !message.span.is_some_and(|span| visible(span.start_line)))
             && traceback.contains(&head_line)
@@ -114,7 +113,7 @@ pub(in crate::engine) fn compilation(
         let import = imports::wanted(error);
         let head = import.as_ref().map_or_else(|| head.clone(), |import| format!("{head}; write `{import}`"));
         wants_import |= import.is_some();
-        // evcxr takes `use` items apart, and forgets where they were.
+        // evcxr splits `use` items, and forgets their places.
         let place = place.map(|span| (span.start_line, span.start_column)).or_else(|| imported(error, source));
         let line = head.lines().next().unwrap_or_default();
         first.get_or_insert_with(|| match place {
@@ -126,12 +125,12 @@ pub(in crate::engine) fn compilation(
         traceback.push(format!("{RED}{head}{PLAIN}"));
         traceback.extend(places(error, &visible, insertions));
         traceback.extend(notes(error).map(|note| format!("{BLUE}note{PLAIN}: {note}")));
-        // A line into which something was inserted is not the user's.
+        // A line with an insertion is not the user's own line.
         let is_own = |line: &str| {
             let mut same = source.lines().zip(1..).filter(|(own, _)| own.trim() == line.trim());
             same.all(|(own, number)| insertions.original_line(number, own) == own)
         };
-        // Those of rustc are about a foreign crate, or another type of that name.
+        // rustc's suggestions are about a foreign crate, or another type of the same name.
         let helps = helps(error, &visible, is_own).filter(|_| import.is_none());
         traceback.extend(helps.map(|help| format!("{BLUE}help{PLAIN}: {help}")));
     }
@@ -143,12 +142,12 @@ pub(in crate::engine) fn compilation(
     Failure { name: ErrorName::CompilationError, text, traceback }
 }
 
-/// The compiler's errors in Rust of which the user has written no line.
+/// The failure for the compiler's errors in generated Rust, which has no line of the user's.
 pub(in crate::engine) fn generated(errors: &[CompilationError]) -> Failure {
     compilation(errors, "", |_| false, &Insertions::default())
 }
 
-/// Line and column, from 1, of the name in a `use` item of the source that an error is about.
+/// Line and column, from 1, of the name that an error is about, if the name is in a `use` item of the source.
 fn imported(error: &CompilationError, source: &str) -> Option<(usize, usize)> {
     let text = &diagnostic::primary_span(&error.json)?["text"][0];
     if !is_use(text["text"].as_str()?) {
@@ -173,13 +172,13 @@ fn is_use(line: &str) -> bool {
     behind.trim_start().starts_with("use ")
 }
 
-/// Whether no letter stands beside a part of a line.
+/// Whether a part of a line is a whole word, without a letter, digit or underscore before or after it.
 fn is_word(line: &str, start: usize, length: usize) -> bool {
     let is_letter = |character: char| character.is_alphanumeric() || character == '_';
     !line[..start].ends_with(is_letter) && !line[start + length..].starts_with(is_letter)
 }
 
-/// The compiler's notes without a place, such as the message of a trait's author to those who do not implement it.
+/// The compiler's notes without a place, such as the message of a trait's author for a type that does not implement the trait.
 fn notes(error: &CompilationError) -> impl Iterator<Item = &str> {
     let children = error.json["children"].as_array().into_iter().flatten();
     let points_nowhere = |child: &&serde_json::Value| child["spans"].as_array().is_none_or(Vec::is_empty);
@@ -188,14 +187,14 @@ fn notes(error: &CompilationError) -> impl Iterator<Item = &str> {
     notes.filter(|note| !IDLE_NOTES.iter().any(|idle| note.starts_with(idle)))
 }
 
-/// The compiler's suggestions, each with the line as it would be then, if the line `is_own`.
+/// The compiler's suggestions, each with the changed line if the line `is_own`.
 fn helps(
     error: &CompilationError,
     visible: impl Fn(usize) -> bool,
     is_own: impl Fn(&str) -> bool,
 ) -> impl Iterator<Item = String> {
     let children = error.json["children"].as_array().into_iter().flatten().filter(|child| child["level"] == "help");
-    // One about generated lines is of no use.
+    // A suggestion about generated lines is of no use.
     let children =
         children.filter(move |child| diagnostic::number(&child["spans"][0], "line_start").is_none_or(&visible));
     children.filter_map(move |child| {
@@ -212,7 +211,7 @@ fn helps(
     })
 }
 
-/// The line of the source that a suggestion is about, with the suggestion in it; none if there is no such line, or if there are
+/// The source line that a suggestion is about, with the suggestion applied; none if there is no such line, or if there are
 /// several suggestions for the same place.
 fn suggested(child: &serde_json::Value) -> Option<String> {
     let spans = child["spans"].as_array()?;
@@ -226,7 +225,7 @@ fn suggested(child: &serde_json::Value) -> Option<String> {
         let (start, end) = (diagnostic::index(span, "column_start")?, diagnostic::index(span, "column_end")?);
         edits.push((start, end, span["suggested_replacement"].as_str()?));
     }
-    // From the right, so that no edit moves another one.
+    // Edits are applied from the right, so that no edit moves another edit.
     edits.sort_unstable_by(|left, right| right.cmp(left));
     if edits.windows(2).any(|pair| pair[0].0 == pair[1].0 || pair[1].1 > pair[0].0) {
         return None;
@@ -240,7 +239,7 @@ fn suggested(child: &serde_json::Value) -> Option<String> {
     Some(line.into_iter().collect::<String>().trim().to_owned())
 }
 
-/// The lines that an error points at, with the columns marked.
+/// The lines that an error points to, with the columns marked.
 fn places(error: &CompilationError, visible: &impl Fn(usize) -> bool, insertions: &Insertions) -> Vec<String> {
     let mut lines = Vec::new();
     for message in error.spanned_messages() {
@@ -248,7 +247,7 @@ fn places(error: &CompilationError, visible: &impl Fn(usize) -> bool, insertions
         let start_column = insertions.original_column(span.start_line, span.start_column);
         let end_column = insertions.original_column(span.end_line, span.end_column);
         lines.push(format!("{BLUE} --> {PLAIN}line {}, column {start_column}", span.start_line));
-        // evcxr appends the lines again each time that it looks at an error.
+        // evcxr appends the lines again each time it reads an error.
         let count = span.end_line.saturating_sub(span.start_line) + 1;
         for (offset, text) in message.lines.iter().take(count).enumerate() {
             let number = span.start_line + offset;
@@ -264,15 +263,15 @@ fn places(error: &CompilationError, visible: &impl Fn(usize) -> bool, insertions
     lines
 }
 
-/// A line of the cell, and `marks` below it from a column on.
+/// A line of the cell, and a line with `marks` below a column.
 pub(in crate::engine) fn marked(number: usize, text: &str, column: usize, marks: &str) -> [String; 2] {
     let before = text.chars().take(column.saturating_sub(1));
-    // As wide as what stands above.
+    // Tabs stay tabs, so that the marks are below the column.
     let blank: String = before.map(|character| if character == '\t' { '\t' } else { ' ' }).collect();
     [format!("{BLUE}{number:4} |{PLAIN} {text}"), format!("{BLUE}     |{PLAIN} {blank}{marks}")]
 }
 
-/// A panic or the error of a `?`: its first line with the place, then all of it, then the places through which it came.
+/// The failure for a panic or the error of a `?`: the message's first line with the place, the whole message, and the backtrace.
 pub(in crate::engine) fn ended_early(
     name: ErrorName,
     message: &str,
@@ -285,7 +284,7 @@ pub(in crate::engine) fn ended_early(
     if message.lines().nth(1).is_some() {
         failure.traceback = vec![format!("{RED}{name}{PLAIN}: {message}{place}")];
     }
-    // One place is in the first line already.
+    // A single place is already in the first line.
     if backtrace.len() > 1 {
         let steps = backtrace.iter().map(|found| format!("{BLUE} --> {PLAIN}{}: {}", found.name, found.line.trim()));
         failure.traceback.extend(steps);

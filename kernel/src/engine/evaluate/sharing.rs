@@ -1,16 +1,16 @@
-//! `share_fields!` in a cell. evcxr takes a macro call for a statement, which only its own cell has; here each call becomes
-//! an item, which all later cells have. Expands no macro, and moves no line.
+//! `share_fields!` in a cell. evcxr treats a macro call as a statement, which is only in its own cell. This file turns each call
+//! into an item, which is in all later cells too. Expands no macro, and moves no line.
 
 use crate::engine::evaluate::insertions::Text;
 use proc_macro2::{Delimiter, LineColumn, TokenStream, TokenTree};
 use std::collections::BTreeSet;
 
 const MACRO: &str = "share_fields";
-/// An item's name is this prefix and the name of the type.
+/// The prefix of an item's name, before the name of the shared type.
 const PREFIX: &str = "ferrotune_share_";
 
-/// What makes an item of each call in a cell. `items` are the names of the notebook's items: if the cell redefines a shared type
-/// and does not share it again, an empty item replaces that of the old definition.
+/// The texts to insert so that each call in a cell becomes an item. `items` are the names of the notebook's items: if the cell
+/// redefines a shared type and does not share it again, an empty item replaces the item of the old definition.
 pub(in crate::engine) fn texts<'a>(tokens: TokenStream, items: impl Iterator<Item = &'a str>) -> Vec<Text> {
     let shared: BTreeSet<&str> = items.filter_map(|name| name.strip_prefix(PREFIX)).collect();
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
@@ -29,7 +29,7 @@ pub(in crate::engine) fn texts<'a>(tokens: TokenStream, items: impl Iterator<Ite
     texts
 }
 
-/// A call that is a statement.
+/// A call of the macro that is a statement.
 struct Call {
     type_name: String,
     start: LineColumn,
@@ -37,7 +37,7 @@ struct Call {
     has_semicolon: bool,
 }
 
-/// The call if the macro's name is the token `at`.
+/// The call of the macro if its name is the token at index `at`.
 fn call(tokens: &[TokenTree], at: usize) -> Option<Call> {
     let is_punct = |at: usize, mark| matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == mark);
     let name = |at: usize| match tokens.get(at) {
@@ -66,7 +66,7 @@ fn call(tokens: &[TokenTree], at: usize) -> Option<Call> {
     Some(Call { type_name: type_name.to_string(), start, end, has_semicolon })
 }
 
-/// The name of the type that the keyword `at` defines, and the start of the definition.
+/// The name of the type whose definition has its keyword at index `at`, and the start of the definition.
 fn definition(tokens: &[TokenTree], at: usize) -> Option<(String, LineColumn)> {
     let (TokenTree::Ident(keyword), Some(TokenTree::Ident(name))) = (&tokens[at], tokens.get(at + 1)) else {
         return None;
@@ -76,7 +76,7 @@ fn definition(tokens: &[TokenTree], at: usize) -> Option<(String, LineColumn)> {
     }
     let mut start = at;
     loop {
-        // Steps back over visibility and attributes.
+        // The definition begins before its visibility and attributes.
         start = match &tokens[..start] {
             [.., TokenTree::Ident(word)] if word == "pub" => start - 1,
             [.., TokenTree::Ident(word), TokenTree::Group(_)] if word == "pub" => start - 2,

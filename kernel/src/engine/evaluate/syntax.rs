@@ -1,15 +1,15 @@
-//! What is no Rust, whatever stands around it. The user learns it before anything runs: evcxr would run what stands above the place,
-//! or put its own code inside of the cell's brackets. All other errors are the compiler's.
+//! Syntax errors that do not depend on the rest of the cell. They are reported before anything runs: evcxr would run the lines above
+//! the error, or put its own code inside the cell's brackets. The compiler reports all other errors.
 
 use crate::engine::evaluate::place;
 use crate::engine::evaluate::report::marked;
 use crate::failure::{ErrorName, Failure, PLAIN, RED};
 use ferrotune_magics::Ending;
 
-/// What rust-analyzer's parser says where an operand is missing. The compiler would take evcxr's code for the operand.
+/// The message of rust-analyzer's parser for a missing operand. The compiler would use evcxr's code as the operand.
 const NO_EXPRESSION: &str = "expected expression";
 
-/// The error of brackets and literals that do not fit together, if there is one.
+/// Fails if the cell has an unclosed or unmatched bracket, or an unclosed string or comment.
 pub(in crate::engine) fn check_brackets(cell: &str, ending: &Ending) -> Result<(), Failure> {
     let (at, message): (usize, fn(char) -> String) = match *ending {
         Ending::Closed => return Ok(()),
@@ -23,7 +23,7 @@ pub(in crate::engine) fn check_brackets(cell: &str, ending: &Ending) -> Result<(
     Err(failure(cell, at, &message(cell[at..].chars().next().unwrap_or_default())))
 }
 
-/// The error of a missing operand in a cell that is not Rust, if there is one.
+/// Fails if a cell that is not Rust has a missing operand.
 pub(in crate::engine) fn check_operands(cell: &str) -> Result<(), Failure> {
     match place::first_error(cell) {
         Some((at, message)) if message == NO_EXPRESSION => Err(failure(cell, at, NO_EXPRESSION)),
@@ -31,7 +31,7 @@ pub(in crate::engine) fn check_operands(cell: &str) -> Result<(), Failure> {
     }
 }
 
-/// The error of the first line that is Python, in a cell that does not compile.
+/// The failure for the first line of Python in a cell that does not compile; none if the cell has no such line.
 pub(in crate::engine) fn of_python(cell: &str) -> Option<Failure> {
     let mut start = 0;
     for line in cell.split_inclusive('\n') {

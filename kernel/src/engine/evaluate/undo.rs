@@ -1,6 +1,6 @@
-//! `%undo`, `%checkpoint`, `%restore` and `%checkpoints`.
+//! `%undo`, `%checkpoint`, `%restore` and `%checkpoints`, which keep and restore states of the notebook.
 //!
-//! The cell supervisor keeps snapshots with the variables of earlier states; here is what evcxr knew in each of them.
+//! The cell supervisor keeps snapshots with the variables of earlier states. This file keeps evcxr's state for each snapshot.
 
 use crate::engine::Engine;
 use crate::engine::evaluate::evaluator_state::EvaluatorState;
@@ -10,24 +10,24 @@ use ferrotune_link::{SnapshotKey, SnapshotReport, SupervisorReply, SupervisorReq
 use ferrotune_machine::format;
 use std::time::Duration;
 
-/// What evcxr knows now, and what it knew in the states to which the notebook can return.
+/// The present state of evcxr, and its states at the moments to which the notebook can return.
 pub(in crate::engine) struct UndoStates {
-    /// After the last cell that ran.
+    /// The state after the last cell that ran.
     pub(in crate::engine) now: EvaluatorState,
-    /// Before each cell that ran, oldest first. The supervisor keeps snapshots of the last of them only.
+    /// The state before each cell that ran, oldest first. The supervisor keeps snapshots only of the most recent of these states.
     before: Vec<(u64, EvaluatorState)>,
     named: Vec<(String, EvaluatorState)>,
 }
 
 impl UndoStates {
-    /// The supervisor never keeps more snapshots than this.
+    /// The largest number of kept states. The supervisor never keeps more snapshots.
     const MAX_STATES: usize = 64;
 
     pub(in crate::engine) fn new(now: EvaluatorState) -> Self {
         Self { now, before: Vec::new(), named: Vec::new() }
     }
 
-    /// A cell has run: the state before it belongs to the snapshot that the supervisor made of the same moment.
+    /// Records that a cell has run: the state before the cell belongs to the supervisor's snapshot of the same moment.
     pub(in crate::engine) fn record(&mut self, cell: Option<u64>, now: EvaluatorState) {
         let before = std::mem::replace(&mut self.now, now);
         self.add(cell, before);
@@ -35,7 +35,7 @@ impl UndoStates {
         self.before.drain(..excess);
     }
 
-    /// Only the first state of a cell counts, since `%undo` takes back whole cells.
+    /// Adds the state before a cell. Only the first state of a cell is kept, since `%undo` undoes whole cells.
     fn add(&mut self, cell: Option<u64>, before: EvaluatorState) {
         let last = self.before.last().map(|(cell, _)| *cell);
         self.before.extend(cell.filter(|cell| last != Some(*cell)).map(|cell| (cell, before)));
@@ -46,7 +46,7 @@ impl UndoStates {
         self.named.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The supervisor has ended, and all snapshots with it.
+    /// Forgets the variables and all states, because the supervisor has ended and all snapshots are lost.
     pub(in crate::engine) fn lose_variables(&mut self) {
         self.now.lose_variables();
         self.before.clear();
@@ -55,7 +55,7 @@ impl UndoStates {
 }
 
 impl Engine {
-    /// `%undo`: returns to the state before the last cells.
+    /// Carries out `%undo`, which returns to the state before the last cells.
     pub(in crate::engine) fn undo(&mut self, count: u64) -> Result<(), Failure> {
         let kept: Vec<u64> = self.supervisor.report()?.snapshots.iter().filter_map(cell_of).collect();
         let before = &self.undo.before;
@@ -79,7 +79,7 @@ impl Engine {
         Ok(())
     }
 
-    /// `%checkpoint`: keeps the present state under a name.
+    /// Carries out `%checkpoint`, which keeps the present state under a name.
     pub(in crate::engine) fn checkpoint(&mut self, name: &str) -> Result<(), Failure> {
         self.supervisor.ask(SupervisorRequest::Keep { name: name.to_owned() })?;
         self.undo.named.retain(|(known, _)| known != name);
@@ -88,7 +88,7 @@ impl Engine {
         Ok(())
     }
 
-    /// `%restore`: returns to a state that has a name.
+    /// Carries out `%restore`, which returns to a state with a name.
     pub(in crate::engine) fn restore_checkpoint(&mut self, name: &str) -> Result<(), Failure> {
         let Some((_, state)) = self.undo.named.iter().find(|(known, _)| known == name) else {
             let names: Vec<&str> = self.undo.names().collect();
@@ -103,7 +103,7 @@ impl Engine {
         Ok(())
     }
 
-    /// `%checkpoints`: lists the states to which the notebook can return.
+    /// Carries out `%checkpoints`, which lists the states to which the notebook can return.
     pub(in crate::engine) fn checkpoints(&mut self) -> Result<(), Failure> {
         let report = self.supervisor.report()?;
         let rows: Vec<Vec<String>> = report.snapshots.iter().filter_map(|snapshot| self.row(snapshot)).collect();

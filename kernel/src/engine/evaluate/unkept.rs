@@ -1,13 +1,14 @@
-//! Variables that evcxr cannot keep for later cells: closures, borrows and types without a name. Says what to write instead.
+//! Errors about variables that evcxr cannot keep for later cells: closures, borrows and types without a name. Each error says what
+//! to write instead.
 
 use crate::engine::evaluate::place;
 
-/// evcxr's words for each kind, behind the variable's name.
+/// evcxr's text for each kind of variable, behind the variable's name.
 const CLOSURE: &str = "` is a closure, which cannot be persisted.";
 const UNNAMED: &str = "` which cannot be persisted.";
 const BORROW: &str = "` contains a reference with a non-static lifetime";
 
-/// One line in place of what evcxr says of a variable of a cell; none if it says something else.
+/// One line in place of evcxr's message about a variable that it cannot keep; none for any other message.
 pub(in crate::engine) fn reason(message: &str, source: &str) -> Option<String> {
     let (name, rest) = message.strip_prefix("The variable `")?.split_once('`')?;
     let rest = format!("`{rest}");

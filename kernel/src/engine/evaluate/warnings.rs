@@ -1,4 +1,4 @@
-//! What the compiler warns of, in the lines of the cell. Warnings about earlier cells and about evcxr's own code are left out.
+//! The compiler's warnings about lines of the cell. Warnings about earlier cells and about evcxr's own code are left out.
 
 use crate::diagnostic::{number, primary_span};
 use crate::engine::Engine;
@@ -10,7 +10,7 @@ use crate::failure::{BLUE, BOLD, PLAIN, YELLOW};
 use serde_json::Value;
 
 impl Engine {
-    /// Shows what the compiler warned of in a cell that has been compiled: the user's lines, and the same lines as evcxr got them.
+    /// Shows the compiler's warnings about a compiled cell. `cell` has the user's lines, and `prepared` the prepared lines for evcxr.
     pub(in crate::engine) fn show_warnings(&self, cell: &str, prepared: &str, insertions: &Insertions) {
         let diagnostics = self.link.take_warnings();
         if diagnostics.is_empty() {
@@ -22,7 +22,7 @@ impl Engine {
         let place = |line| {
             let place = split.place(&generated, line)?;
             let (own, line) = (cell.lines().nth(place.line - 1)?, prepared.lines().nth(place.line - 1)?);
-            // A line of which the user has written nothing has no warning.
+            // A generated line, which the user has not written, shows no warning.
             (insertions.original_line(place.line, line) == own).then_some((place, own.to_owned()))
         };
         for lines in diagnostics.iter().filter_map(|warning| warning_lines(warning, place, insertions)) {
@@ -31,7 +31,7 @@ impl Engine {
     }
 }
 
-/// A warning with its line of the cell, which `find` finds; none if it is about another line.
+/// The lines of a warning, with its line of the cell, which `find` finds; none if the warning is not about a line of the cell.
 fn warning_lines(
     warning: &Value,
     find: impl Fn(usize) -> Option<(Place, String)>,
@@ -56,13 +56,14 @@ fn warning_lines(
     lines.extend(marked(place.line, &shown, first, format!("{YELLOW}{marks}{PLAIN} {label}").trim_end()));
     let children = warning["children"].as_array().into_iter().flatten();
     let advice = children.filter_map(|child| Some((child["level"].as_str()?, child["message"].as_str()?)));
-    // Each note that names the lint tells only where it is set.
+    // A note that names the lint only says where the lint is set.
     let advice = advice.filter(|(_, message)| !message.contains("on by default"));
     lines.extend(advice.map(|(level, message)| format!("{BLUE}{level}{PLAIN}: {}", heeded(message))));
     Some(lines)
 }
 
-/// rustc's advice for a result that nobody looks at hides the error. A `?` does not, and lets a trial be pruned.
+/// The advice to show in place of rustc's. rustc's advice for an unused `Result` hides the error. A `?` does not hide the error, and
+/// allows a trial to be pruned.
 fn heeded(advice: &str) -> &str {
     let ignores = advice.starts_with("use `let _ = ...` to ignore");
     if ignores { "write `?` behind it, so that its error ends the cell, or the trial as it should" } else { advice }

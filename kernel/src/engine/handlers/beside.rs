@@ -1,5 +1,5 @@
-//! Magics that only look: at the table of magics and at the folders of studies. They need neither evcxr nor the cell process, so a
-//! cell of a subshell with nothing else is answered while another cell runs.
+//! Magics that only read the table of magics or the folders of studies. They need neither evcxr nor the cell process. A cell of a
+//! subshell that has only such magics is therefore answered while another cell runs.
 
 use crate::engine::handlers::magics::help;
 use crate::engine::handlers::standing::Standing;
@@ -13,16 +13,16 @@ use ferrotune_magics::{Action, Best, Step, Study};
 use std::path::Path;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// Carries out one magic and returns what it shows.
+/// A function that carries out one read-only magic and returns its outputs.
 type Look<'a> = Box<dyn FnOnce(&Standing) -> Result<Vec<Output>, Failure> + 'a>;
 
-/// Whether a cell has magics that only look, and nothing else.
+/// Whether a cell has read-only magics, and nothing else.
 pub(crate) fn only_looks(code: &str) -> bool {
     let is_look = |step: &Step| matches!(step, Step::Action(action) if look(action).is_some());
     steps(code).is_ok_and(|steps| !steps.is_empty() && steps.iter().all(is_look))
 }
 
-/// Runs a cell that only looks, to its end.
+/// Runs a cell of read-only magics to its end.
 pub(in crate::engine) fn run(code: &str, standing: &Standing, outputs: &UnboundedSender<Output>) {
     let send = |output| {
         if outputs.send(output).is_err() {
@@ -40,7 +40,7 @@ pub(in crate::engine) fn run(code: &str, standing: &Standing, outputs: &Unbounde
     send(Output::Done(result));
 }
 
-/// How a magic is carried out that only looks; none for the others.
+/// The function that carries out a read-only magic; none for all other magics.
 pub(in crate::engine) fn look(action: &Action) -> Option<Look<'_>> {
     Some(match action {
         Action::Trials(request) => of_study(&request.study, move |folder| studies::trials(folder, request)),
@@ -72,7 +72,7 @@ fn shown(bundle: Result<Bundle>) -> Result<Vec<Output>, Failure> {
     Ok(vec![Output::display(bundle.map_err(Failure::of_magic)?)])
 }
 
-/// `%best`
+/// Carries out `%best`.
 fn best(standing: &Standing, request: &Best) -> Result<Vec<Output>, Failure> {
     let best = studies::best(&standing.folder_of(&request.study)?, request);
     let (bundle, code) = best.map_err(Failure::of_magic)?;

@@ -1,6 +1,6 @@
 //! The notebook's variables that an objective uses: names that its body reads and does not bind.
 //!
-//! Every name in a macro's arguments counts as read, since only the macro knows how it uses them.
+//! Every name in a macro's arguments is treated as read, since only the macro knows how it uses the names.
 
 use proc_macro2::{TokenStream, TokenTree};
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ pub(in crate::engine) fn free_names(source: &str) -> syn::Result<BTreeSet<String
 }
 
 struct Finder {
-    /// Names bound here, innermost scope last.
+    /// Names that each open scope binds, innermost scope last.
     scopes: Vec<BTreeSet<String>>,
     free: BTreeSet<String>,
 }
@@ -58,7 +58,7 @@ impl Finder {
         }
     }
 
-    /// The names in `{name}` and `{name:…}`.
+    /// Uses the names in the `{name}` and `{name:…}` of a format string.
     fn use_format_string(&mut self, literal: &str) {
         for piece in literal.split('{').skip(1) {
             let name: String = piece.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();

@@ -1,10 +1,10 @@
-//! The magics of devices, as Rust that the cell process runs: a device belongs to the process that computes on it, and
-//! that process' environment decides which devices it sees.
+//! The magics of devices, as Rust that the cell process runs. A device belongs to the process that computes on it, and the
+//! environment of that process decides which devices it sees.
 
 use crate::engine::handlers::files::expanded_text;
 use ferrotune_magics::{DeviceChoice, TpuConnect};
 
-/// `%tpu_connect`
+/// The Rust of `%tpu_connect`.
 pub(in crate::engine) fn connect(TpuConnect { choice, self_test }: &TpuConnect) -> String {
     let connect = match choice {
         DeviceChoice::Best { tpu, require } => format!("ferrotune::device::connect({tpu:?}, {require})"),

@@ -1,4 +1,4 @@
-//! `%%writefile` and `%load`: the files that a cell names. A path that begins with `~/` is in the user's folder.
+//! `%%writefile` and `%load`, which write and read the files that a cell names. A path that begins with `~/` is in the user's folder.
 
 use crate::disk::write_whole;
 use crate::engine::Engine;
@@ -22,7 +22,7 @@ impl Engine {
         self.show_result(written.map(Bundle::text))
     }
 
-    /// `%load`
+    /// Carries out `%load`.
     pub(in crate::engine) fn load(&mut self, Load { path, lines }: &Load) -> Result<(), Failure> {
         let text = expanded(path).and_then(|file| part(&file, *lines));
         let text = text.map_err(Failure::of_magic)?;
@@ -38,7 +38,7 @@ pub(in crate::engine) fn expanded(path: impl AsRef<Path>) -> Result<PathBuf> {
     Ok(home.join(rest))
 }
 
-/// The same of a path that is text; one that has no such folder stays.
+/// A path as text, with the user's folder in place of `~`. The path stays unchanged if the user's folder is unknown.
 pub(in crate::engine) fn expanded_text(path: &str) -> String {
     expanded(path).map_or_else(|_| path.to_owned(), |path| path.to_string_lossy().into_owned())
 }

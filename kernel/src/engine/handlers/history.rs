@@ -1,4 +1,4 @@
-//! `%history` and `%reset`. The server keeps the cells of the session; the engine asks for them.
+//! `%history` and `%reset`. The server keeps the cells of the session; the engine asks the server for the cells.
 
 use crate::disk::write_whole;
 use crate::engine::Engine;
@@ -30,7 +30,7 @@ impl Engine {
         Ok(())
     }
 
-    /// `%reset`
+    /// Carries out `%reset`.
     pub(in crate::engine) fn reset(&mut self) -> Result<(), Failure> {
         self.clear()?;
         self.show_text("all variables, definitions and crates are forgotten; %undo brings them back");
@@ -44,7 +44,7 @@ fn range(cells: Option<Lines>) -> RangeInclusive<u32> {
     bounded(first)..=last.map_or(u32::MAX, bounded)
 }
 
-/// The number stands before the first line, and blanks before the others.
+/// A cell's source with its number before the first line, and blanks of the same width before the other lines.
 fn with_number(number: u32, source: &str) -> String {
     let lines = source.lines().enumerate();
     let lines =

@@ -1,4 +1,4 @@
-//! Dispatches magics: each action of `magics/` is one call here. Shows the bundles that they return.
+//! The dispatch of magics: each action of `magics/` is one call in this file. Shows the bundles that magics return.
 
 use crate::engine::Engine;
 use crate::engine::handlers::{beside, devices, studies};
@@ -73,7 +73,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A magic that only looks.
+    /// Carries out a read-only magic.
     fn look_up(&self, action: &Action) -> Result<(), Failure> {
         let look = beside::look(action).expect("`act` gives only magics that look");
         look(&self.notebook.standing)?.into_iter().for_each(|output| self.link.emit(output));

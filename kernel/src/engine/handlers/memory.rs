@@ -1,4 +1,4 @@
-//! `%memory` and `%gc`: how much memory each part of the kernel holds, the limit on cells, and giving memory back.
+//! `%memory` and `%gc`: the memory that each part of the kernel holds, the limit on cells, and the return of freed memory.
 
 use crate::engine::{Engine, Interrupts};
 use crate::execution::LiveDisplay;
@@ -15,13 +15,13 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-/// How often `%memory watch` updates its table.
+/// The time between two updates of the table of `%memory watch`.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many of the last trials are shown.
+/// The number of last trials in the table.
 const TRIALS: usize = 5;
 
-/// `%gc` suggests `%gc all` only if snapshots hold more.
+/// The size of snapshots above which `%gc` suggests `%gc all`.
 const WORTH_A_HINT_BYTES: u64 = 64 << 20;
 
 impl Engine {
@@ -46,7 +46,7 @@ impl Engine {
         Ok(())
     }
 
-    /// `%gc`: makes the cell process give freed memory back to the machine.
+    /// Carries out `%gc`, which makes the cell process return freed memory to the machine.
     pub(in crate::engine) fn gc(&mut self, all: bool) -> Result<(), Failure> {
         let before = self.supervisor.report()?;
         self.supervisor.ask(SupervisorRequest::Trim { forget: all })?;
@@ -63,7 +63,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Updates the table until there is a later one.
+    /// Updates the table until `%memory` shows a later table.
     fn watch(&self, number: u64, mut display: LiveDisplay) -> Result<(), Failure> {
         let (link, interrupts) = (self.link.clone(), self.interrupts.clone());
         let (last, study) = (self.notebook.tables.clone(), self.notebook.standing.last_study.clone());
@@ -84,7 +84,7 @@ impl Engine {
     }
 }
 
-/// The table.
+/// The table of `%memory`.
 fn shown(report: &MemoryReport, interrupts: &Interrupts, study: Option<&Path>) -> Bundle {
     let held = |pid| private_bytes(pid).unwrap_or(0);
     let of_snapshots: u64 = report.snapshots.iter().map(|snapshot| snapshot.private_bytes).sum();
@@ -113,7 +113,7 @@ fn shown(report: &MemoryReport, interrupts: &Interrupts, study: Option<&Path>) -
     table(&["memory", "held"], &rows)
 }
 
-/// A row for each of the last trials of a study: its peak, and what was available before and after it.
+/// A row for each of the last trials of a study: its peak memory, and the available memory before and after the trial.
 fn of_trials(study: &Path) -> Vec<Vec<String>> {
     let trials = match Journal::read(study) {
         Ok(study) => study.trials,

@@ -1,11 +1,11 @@
-//! The code in a file: the cells of a notebook, or all of a file of Rust. Runs nothing.
+//! The code in a file: the code cells of a notebook, or a whole file of Rust. Runs nothing.
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::fs;
 use std::path::Path;
 
-/// A piece of code, and how an error names it.
+/// A piece of code, and its name in error messages.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Piece {
     pub(in crate::engine) name: String,
@@ -25,7 +25,7 @@ struct Cell {
     source: Source,
 }
 
-/// The format allows both.
+/// The source of a notebook's cell, which is one text or a list of lines.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Source {
@@ -70,7 +70,7 @@ pub(in crate::engine) fn read(path: &Path) -> Result<Vec<Piece>> {
 fn cells(text: &str, name: &str) -> Result<Vec<Piece>> {
     let notebook: Notebook =
         serde_json::from_str(text).with_context(|| format!("{name} is no notebook of format 4"))?;
-    // Colab writes only the second one.
+    // Colab writes only `language_info`.
     let Metadata { kernelspec, language_info } = notebook.metadata;
     let language = kernelspec.and_then(|kernelspec| kernelspec.language);
     let language = language.or(language_info.and_then(|info| info.name));

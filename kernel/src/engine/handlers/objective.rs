@@ -1,6 +1,6 @@
-//! Turns the body of `%%tune` into a cell: a function that workers call, and the start of the search.
+//! The conversion of the body of `%%tune` into a cell, which has a function that workers call and the start of the search.
 //!
-//! The user's lines keep their places, so that the compiler's lines and columns are theirs; generated code is on the line
+//! The user's lines keep their places, so that the compiler reports the user's lines and columns. Generated code is on the line
 //! of the magic and after the last line.
 
 mod source;
@@ -14,18 +14,18 @@ use ferrotune_magics::Tune;
 use ferrotune_space::spec::StudySpec;
 use std::ops::Range;
 
-/// The cell of an objective.
+/// The generated cell of an objective.
 #[derive(Debug)]
 pub(in crate::engine) struct Objective {
     pub(in crate::engine) source: String,
     /// The user's lines, counted from 1.
     body_lines: Range<usize>,
-    /// The name of each captured variable, and its columns in the generated line.
+    /// Each captured variable's columns in the generated line, and its name.
     columns: Vec<(Range<usize>, String)>,
 }
 
 impl Objective {
-    /// Expands the objective, which may use these variables of the notebook, given by name and type.
+    /// Expands the objective. `variables` are the names and types of the notebook's variables, which the objective may use.
     pub(in crate::engine) fn expand(tune: &Tune, variables: &[(String, String)]) -> Result<Self, Failure> {
         let free = captures::free_names(&tune.body).map_err(|error| {
             let start = error.span().start();
@@ -63,14 +63,14 @@ impl Objective {
         for (name, _) in &captured {
             source.push_str(&format!(" ferrotune_launch.share({name:?}, &{name});"));
         }
-        // A statement: evcxr would compile code to show the value of an expression.
+        // The source ends with a statement, since evcxr would compile code to show the value of an expression.
         source.push_str(" }); };");
         let body_lines = tune.body_line..tune.body_line + tune.body.lines().count();
         Ok(Self { source, body_lines, columns })
     }
 
-    /// The search of the cell, with its own project where it names none, and with the hash of the objective's source. `items` is
-    /// the source of the notebook's items.
+    /// The specification of the cell's search, with the hash of the objective's source. A cell that names no project gets a project of
+    /// its own. `items` is the source of the notebook's items.
     pub(in crate::engine) fn search(tune: &Tune, items: &str) -> Result<StudySpec, Failure> {
         let unreadable = |error| {
             let text = format!("the objective's source cannot be compared with that of earlier trials: {error}");
@@ -84,7 +84,7 @@ impl Objective {
         Ok(spec)
     }
 
-    /// The compiler's errors. One in the generated line is about a variable that cannot be sent to the trials.
+    /// The failure for the compiler's errors. An error in the generated line is about a variable that cannot be sent to the trials.
     pub(in crate::engine) fn explain(&self, errors: &[CompilationError]) -> Failure {
         let mut failure =
             report::compilation(errors, "", |line| self.body_lines.contains(&line), &Insertions::default());

@@ -1,4 +1,4 @@
-//! `%dep`: asks cargo for the newest version of a crate, in an empty package, and adds it as `:dep` does.
+//! `%dep`, which asks cargo for the newest version of a crate, in an empty package, and adds the crate as `:dep` does.
 
 use crate::cell_supervisor::settings::Settings;
 use crate::engine::Engine;
@@ -11,11 +11,11 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 use toml_edit::DocumentMut;
 
-/// A package to which cargo can add crates.
+/// The manifest of an empty package, to which cargo can add a crate.
 const MANIFEST: &str =
     "[package]\nname = \"notebook\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[lib]\npath = \"lib.rs\"\n";
 
-/// How often is checked whether the user has interrupted the cell.
+/// The time between two checks whether the user has interrupted the cell.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 impl Engine {
@@ -30,7 +30,7 @@ impl Engine {
         self.run_user_code(&line, 1).map(drop)
     }
 
-    /// The dependency as a line of a manifest; none if the user has interrupted the cell.
+    /// The dependency, with the version that cargo chooses, as a line of a manifest; none if the user has interrupted the cell.
     fn resolve(&self, Dep { package, features }: &Dep) -> Result<Option<String>> {
         let folder = tempfile::tempdir().context("cannot make a folder for cargo")?;
         let manifest = folder.path().join("Cargo.toml");
@@ -50,7 +50,7 @@ impl Engine {
         added(&manifest).map(Some)
     }
 
-    /// Whether cargo has ended well; if not, the user has interrupted it.
+    /// Waits until cargo has succeeded. False if the user has interrupted cargo; an error if cargo has failed.
     fn wait_for_cargo(&self, mut child: Child) -> Result<bool> {
         while child.try_wait()?.is_none() {
             if self.link.is_interrupted() {
@@ -70,7 +70,7 @@ impl Engine {
     }
 }
 
-/// The dependency in a manifest that has one, as one line.
+/// The first dependency in a manifest, as one line.
 fn added(manifest: &Path) -> Result<String> {
     let document: DocumentMut = std::fs::read_to_string(manifest)?.parse()?;
     let dependencies = document.get("dependencies").and_then(toml_edit::Item::as_table);

@@ -1,4 +1,4 @@
-//! `%%profile` and `%profile`: what the steps of a cell or of a trial spend their time on.
+//! `%%profile` and `%profile`: the time that the steps of a cell or of a trial spend in each part.
 
 mod flame;
 mod view;
@@ -24,17 +24,18 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// After how much CPU time of a thread its stack is sampled: often enough for a cell of a second, and within 2 % of its time.
+/// The CPU time of a thread between two samples of its stack. It is short enough for a cell of one second, and sampling costs at
+/// most 2 % of the cell's time.
 const SAMPLE_MS: u64 = 10;
 
-/// The first statement of a cell that is recorded, and whose device records into a file, if there is one.
+/// The first statement of a recorded cell. If there is a file, the cell's device also records into that file.
 fn begin(steps: u64, file: Option<&Path>) -> String {
     let device = file.map(|file| format!("::ferrotune::cell::profile_device({:?})?; ", file.to_string_lossy()));
     // A line that begins with a colon would be a command.
     format!("{{ {}::ferrotune::cell::profile({steps}); }} ", device.unwrap_or_default())
 }
 
-/// The file of this host's profile in TensorBoard's folder: each run of a cell is a run of TensorBoard's
+/// The file of this host's profile in TensorBoard's folder. Each run of a cell is one run in TensorBoard
 /// (<https://github.com/tensorflow/profiler>).
 fn file_of_run(folder: &str) -> Result<PathBuf> {
     let folder = std::path::absolute(expanded(folder)?)?;
@@ -43,7 +44,7 @@ fn file_of_run(folder: &str) -> Result<PathBuf> {
 }
 
 impl Engine {
-    /// `%%profile`
+    /// Carries out `%%profile`.
     pub(in crate::engine) fn profile(&mut self, request: &Request) -> Result<(), Failure> {
         let file = request.tensorboard.as_deref().map(file_of_run).transpose().map_err(Failure::of_magic)?;
         if request.flame {
@@ -61,9 +62,9 @@ impl Engine {
         };
         let recorded = outcome.profile.as_deref().map(Profile::from_trace).transpose();
         let shown = match recorded {
-            // The flame graph says what there is to say of a cell without steps.
+            // The flame graph is enough for a cell without steps.
             Ok(Some(profile)) if profile.steps.is_empty() && matches!(flame, Ok(true)) => Ok(()),
-            // What a cell has recorded that failed or was stopped is worth to be seen, too.
+            // The recorded steps of a failed or stopped cell are shown too.
             Ok(Some(profile)) if result.is_ok() || !profile.steps.is_empty() => {
                 self.show_profile(profile, request.trace.as_deref())
             }
@@ -82,7 +83,7 @@ impl Engine {
         result.and(shown.and(flame.map(drop)).and(device).map_err(Failure::of_magic))
     }
 
-    /// Shows the flame graph, if anything was sampled.
+    /// Shows the flame graph. Returns false if the cell has no samples.
     fn show_flame(&self, outcome: &CellOutcome) -> Result<bool> {
         if let Some(reason) = &outcome.unsampled {
             bail!("%%profile: the cell was not sampled: {reason}");
@@ -117,7 +118,7 @@ impl Engine {
     }
 }
 
-/// The profile of a trial of the study in a folder: of this one, or of the best one that has a profile.
+/// The profile of the given trial of a study, or of the study's best trial that has a profile.
 pub(in crate::engine) fn of_trial(study_folder: &Path, trial: Option<u64>) -> Result<Vec<Bundle>> {
     let study = Journal::read(study_folder)?;
     let candidates = match trial {

@@ -1,4 +1,4 @@
-//! `name?`, `name??` and `%doc`: what is known of a name. The source is that of the notebook's own items.
+//! `name?`, `name??` and `%doc`, which show the documentation of a name, or the source of an item of the notebook.
 
 use crate::engine::Engine;
 use crate::failure::Failure;
@@ -10,7 +10,7 @@ use syn::spanned::Spanned;
 use syn::{Item, Type};
 
 impl Engine {
-    /// `name?` and `name??`
+    /// Carries out `name?` and `name??`.
     pub(in crate::engine) fn answer(&mut self, Inspect { name, style, rust }: &Inspect) -> Result<(), Failure> {
         if let Some(rust) = rust.as_ref().filter(|_| self.is_fallible(name)) {
             return self.run_user_code(rust, 1).map(drop);
@@ -23,7 +23,7 @@ impl Engine {
         self.page(bundle)
     }
 
-    /// `%doc`
+    /// Carries out `%doc`.
     pub(in crate::engine) fn document(&mut self, name: &str) -> Result<(), Failure> {
         let documentation = self.documentation(name);
         self.show_result(documentation)
@@ -36,7 +36,7 @@ impl Engine {
         Ok(Bundle { data, metadata: Map::new() })
     }
 
-    /// Whether `name?` is Rust: the name is a variable that holds a result. In a cell, `?` takes no option.
+    /// Whether `name?` is Rust, because the name is a variable that holds a `Result`. In a cell, `?` does not accept an `Option`.
     fn is_fallible(&self, name: &str) -> bool {
         self.evaluator.variables().iter().any(|(variable, type_name)| {
             let outer = type_name.split('<').next().unwrap_or_default().trim();
@@ -45,7 +45,7 @@ impl Engine {
     }
 }
 
-/// The source of the item with a name, and of what is implemented for it.
+/// The source of the item with a name, followed by the source of its `impl`s.
 fn source_of(name: &str, generated: &str) -> Option<String> {
     let name = name.trim_end_matches('!');
     let file = syn::parse_file(generated).ok()?;

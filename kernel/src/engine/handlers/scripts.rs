@@ -1,4 +1,4 @@
-//! `%run`: runs the code of a file as if it stood in the cell.
+//! `%run`, which runs the code of a file as if the code were in the cell.
 
 use crate::engine::Engine;
 use crate::engine::handlers::{files, notebook_file};
@@ -28,12 +28,12 @@ fn absolute(file: &Path) -> Result<PathBuf> {
     file.canonicalize().with_context(|| format!("cannot read {}", file.display()))
 }
 
-/// The call of a program's `main`.
+/// The call of `main` for a program in a file of Rust; none for a notebook or for a file without `main`.
 fn call_of_main(path: &Path, source: &str) -> Option<&'static str> {
     if notebook_file::is_notebook(path) {
         return None;
     }
-    // The compiler reports what cannot be parsed.
+    // The compiler reports the error of a file that cannot be parsed.
     let file = syn::parse_file(source).ok()?;
     let main = file.items.iter().find_map(|item| match item {
         syn::Item::Fn(function) if function.sig.ident == "main" => Some(function),
@@ -45,7 +45,7 @@ fn call_of_main(path: &Path, source: &str) -> Option<&'static str> {
     };
     match &main.sig.output {
         syn::ReturnType::Type(_, returned) if is_result(returned) => Some("\nmain()?;"),
-        // What else it may return is no error.
+        // Any other return value is no error.
         syn::ReturnType::Type(..) => Some("\nlet _ = main();"),
         syn::ReturnType::Default => Some("\nmain();"),
     }

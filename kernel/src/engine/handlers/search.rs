@@ -1,4 +1,4 @@
-//! `%%tune`, `%resume` and `%tune status|wait|stop`: begins searches and follows them.
+//! `%%tune`, `%resume` and `%tune status|wait|stop`, which begin searches and follow them.
 
 mod spec;
 
@@ -18,8 +18,8 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 
 impl Engine {
-    /// `%%tune`: runs the objective's cell, which asks for a search while it runs, and follows that search. `cell` is the source
-    /// of the whole cell.
+    /// Carries out `%%tune`: runs the objective's cell, which requests a search while it runs, and follows that search. `cell` is the
+    /// source of the whole cell.
     pub(in crate::engine) fn tune(&mut self, cell: &str, tune: &Tune) -> Result<(), Failure> {
         let objective = Objective::expand(tune, &self.evaluator.variables())?;
         let (sender, searches) = mpsc::channel();
@@ -51,7 +51,7 @@ impl Engine {
         }
     }
 
-    /// `%resume`
+    /// Carries out `%resume`.
     pub(in crate::engine) fn resume(&mut self, request: &Resume) -> Result<(), Failure> {
         let folder = self.notebook.standing.folder_of(&request.study)?;
         let origin = if request.trust { Origin::User } else { Origin::Study };
@@ -62,7 +62,7 @@ impl Engine {
         self.follow(search, display)
     }
 
-    /// `%tune status|wait|stop`
+    /// Carries out `%tune status|wait|stop`.
     pub(in crate::engine) fn act_on_search(&mut self, request: &Search) -> Result<(), Failure> {
         let mut folders = vec![self.notebook.standing.folder_of(&request.study)?];
         if request.study.project.is_none() {
@@ -79,7 +79,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Shows a search to its end. If it runs in the background, the cell ends at once and its display goes on changing.
+    /// Shows a search until it ends. If the search runs in the background, the cell ends at once and its display continues to change.
     fn follow(&mut self, mut search: SearchProcess, mut display: LiveDisplay) -> Result<(), Failure> {
         self.notebook.standing.begin(search.folder().to_owned());
         self.inspector.stand(self.notebook.standing.clone());
@@ -97,7 +97,7 @@ impl Engine {
         self.attend(search, &mut display)
     }
 
-    /// Shows a search to its end. The user's interrupts are for the search until then.
+    /// Shows a search until it ends. Until then the user's interrupts go to the search.
     pub(in crate::engine) fn attend(
         &mut self,
         search: SearchProcess,
@@ -113,7 +113,7 @@ impl Engine {
     }
 }
 
-/// The failure of a verb for one search, where several of the notebook run.
+/// The failure of a verb that needs one search, when several searches of the notebook run.
 fn several(running: &[PathBuf]) -> Failure {
     let names = running.iter().map(|folder| folder.file_name().unwrap_or_default().to_string_lossy());
     let names = names.collect::<Vec<_>>().join(", ");

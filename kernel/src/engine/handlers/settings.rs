@@ -1,6 +1,6 @@
-//! `%cd` and `%env`: the folder and the environment of the cell process, and of what the kernel starts afterwards.
+//! `%cd` and `%env`: the working folder and the environment of the cell process, and of processes that the kernel starts later.
 //!
-//! The running cell process changes itself, in a generated cell; `supervisor/settings.rs` has it for later processes.
+//! A generated cell changes the running cell process; `supervisor/settings.rs` keeps the settings for later processes.
 
 use crate::cell_supervisor::settings::Settings;
 use crate::engine::Engine;
@@ -10,13 +10,13 @@ use anyhow::{Context, Result, bail};
 use ferrotune_magics::{Env, Folder};
 use std::path::{Path, PathBuf};
 
-/// Beginnings of the names that the kernel gives to the compiler itself.
+/// Beginnings of the names of environment variables that the kernel itself sets for the compiler.
 const OF_COMPILER: [&str; 4] = ["PATH", "RUST", "CARGO", "EVCXR"];
 
-/// Words in the names of variables whose values are nobody else's business.
+/// Words in the names of environment variables whose values are secret.
 const SECRETS: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASS", "_PWD", "CREDENTIAL"];
 
-/// Shows all variables of the cell process. `SECRETS` stands for the words.
+/// The Rust that shows all environment variables of the cell process. The list of secret words replaces `SECRETS`.
 const LIST: &str = r#"{
     let mut lines: ::std::vec::Vec<::std::string::String> = ::std::env::vars_os().map(|(name, value)| {
         let name = name.to_string_lossy().into_owned();
@@ -29,7 +29,7 @@ const LIST: &str = r#"{
 }"#;
 
 impl Engine {
-    /// `%cd`
+    /// Carries out `%cd`.
     pub(in crate::engine) fn change_folder(&mut self, folder: &Folder) -> Result<(), Failure> {
         let pid = self.supervisor.report()?.cells_pid;
         let now = std::fs::read_link(format!("/proc/{pid}/cwd")).context("the folder of the cells is unknown");
@@ -58,7 +58,7 @@ impl Engine {
         Ok(target)
     }
 
-    /// The kernel and all that it starts follow.
+    /// Changes the working folder of the kernel and of all processes that it starts later.
     fn enter(&mut self, target: &Path) -> Result<()> {
         if let Some(study) = &mut self.notebook.standing.last_study {
             *study = std::path::absolute(&*study)?;
@@ -70,7 +70,7 @@ impl Engine {
         settings.write(self.runtime.folder())
     }
 
-    /// `%env`
+    /// Carries out `%env`.
     pub(in crate::engine) fn environment(&mut self, request: &Env) -> Result<(), Failure> {
         match request {
             Env::List => self.look(&LIST.replace("SECRETS", &format!("{SECRETS:?}"))),
@@ -91,7 +91,7 @@ impl Engine {
         let mut settings = Settings::read(self.runtime.folder()).map_err(Failure::of_magic)?;
         settings.variables.insert(name.to_owned(), value.to_owned());
         settings.write(self.runtime.folder()).map_err(Failure::of_magic)?;
-        // When evcxr crashes, it prints what the compiler is given.
+        // When evcxr crashes, it prints the environment of the compiler.
         let is_secret = SECRETS.iter().any(|word| name.to_uppercase().contains(word));
         if !is_secret && !OF_COMPILER.iter().any(|own| name.starts_with(own)) {
             let told = self.evaluator.run(&format!(":build_env {name}={value}"));

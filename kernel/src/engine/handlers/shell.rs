@@ -1,5 +1,5 @@
-//! `!command` and `%%bash`: runs a shell beside the cell process, in the same folder and environment, and shows what it
-//! writes at once. A program that the shell leaves in the background goes on, and prints under the cell that ran last.
+//! `!command` and `%%bash`, which run a shell beside the cell process, in the same folder and environment, and show its output
+//! at once. A program that the shell leaves in the background continues, and prints under the last cell.
 
 use crate::bound;
 use crate::cell_supervisor::streams::{Utf8, read_available, retry, set_nonblocking};
@@ -19,14 +19,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the shell may take to end after an interrupt. A cell has as long.
+/// How long the shell may take to end after an interrupt. A cell has the same time.
 const GRACE: Duration = Duration::from_millis(1500);
 
-/// How often is checked whether the user has interrupted the cell.
+/// The time between two checks whether the user has interrupted the cell.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 impl Engine {
-    /// `!command`, `%bash` and `%%bash`
+    /// Carries out `!command`, `%bash` and `%%bash`.
     pub(in crate::engine) fn run_shell(&self, shell: &Shell) -> Result<(), Failure> {
         let _running = self.interrupts.begin_shell();
         let status = self.follow_shell(shell).map_err(|error| Failure::from_error(ErrorName::ShellError, &error))?;
@@ -71,12 +71,12 @@ impl Engine {
     }
 }
 
-/// What a shell and the programs that it has started write.
+/// The open output streams of a shell and of the programs that it has started.
 struct Writings {
     open: Vec<Writing>,
 }
 
-/// One of the two streams.
+/// One open output stream, stdout or stderr.
 struct Writing {
     stream: Stream,
     pipe: OwnedFd,
@@ -95,14 +95,14 @@ impl Writings {
         Ok(Self { open })
     }
 
-    /// Passes on what is written until the shell has ended, which an interrupt asks for.
+    /// Passes on the output until the shell has ended. An interrupt makes the shell end.
     fn follow(&mut self, child: &mut Child, link: &CellLink) -> Result<ExitStatus> {
         let group = Pid::from_child(child);
         let end = pidfd_open(group, PidfdFlags::empty())?;
         let mut asked_at: Option<Instant> = None;
         loop {
             self.wait(Some(end.as_fd()), Some(&Timespec::try_from(INTERVAL)?))?;
-            // What was written before the end is in the pipes by now.
+            // If the shell has ended, all its output is now in the pipes.
             let ended = child.try_wait()?;
             self.pass_on(link)?;
             if let Some(status) = ended {
@@ -120,7 +120,7 @@ impl Writings {
         }
     }
 
-    /// Passes on what programs in the background write, until they have closed both streams.
+    /// Passes on the output of programs in the background, until they have closed both streams.
     fn follow_to_end(mut self, link: &CellLink) {
         while !self.open.is_empty() {
             if let Err(error) = self.wait(None, None).and_then(|()| self.pass_on(link)) {
@@ -129,7 +129,7 @@ impl Writings {
         }
     }
 
-    /// Waits until something has been written, or a stream has been closed, or `end` is ready.
+    /// Waits until there is output, a stream is closed, `end` is ready, or the timeout has passed.
     fn wait(&self, end: Option<BorrowedFd<'_>>, timeout: Option<&Timespec>) -> Result<()> {
         let fds = self.open.iter().map(|writing| writing.pipe.as_fd()).chain(end);
         let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
@@ -154,7 +154,7 @@ impl Writings {
     }
 }
 
-/// Sends a signal to the shell and to all that it has started.
+/// Sends a signal to the process group of the shell, which has all programs that the shell has started.
 fn signal(group: Pid, signal: Signal) -> Result<()> {
     match kill_process_group(group, signal) {
         Ok(()) | Err(Errno::SRCH | Errno::PERM) => Ok(()),

@@ -1,4 +1,4 @@
-//! Which study a magic is about that names none, and in which folder studies are looked for.
+//! The default study of magics that name no study, and the default folder of studies.
 
 use crate::engine::handlers::{files, studies};
 use crate::failure::{ErrorName, Failure};
@@ -6,34 +6,35 @@ use ferrotune_magics::Study;
 use ferrotune_space::spec::StudySpec;
 use std::path::{Path, PathBuf};
 
-/// So many studies are named where a magic names none.
+/// The largest number of studies that the error of a magic without a study lists.
 const MOST_NAMES: usize = 12;
 
-/// What the notebook has done last with studies and folders.
+/// The notebook's current studies: the study of the last search, and all studies that searches of this notebook have used.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Standing {
     /// Folder of the study of the last search.
     pub(in crate::engine) last_study: Option<PathBuf>,
-    /// Folders of the studies that searches of this notebook have begun or gone on with, the last one last.
+    /// Folders of the studies that searches of this notebook have begun or continued, the most recent last.
     pub(in crate::engine) begun: Vec<PathBuf>,
-    /// `%cd` has changed the folder since the last study was used.
+    /// Whether `%cd` has changed the working folder since the last study was used.
     pub(in crate::engine) has_moved: bool,
 }
 
 impl Standing {
-    /// Later magics that name no study are about this one.
+    /// Makes a study the default of later magics that name no study.
     pub(in crate::engine) fn remember_study(&mut self, folder: PathBuf) {
         (self.last_study, self.has_moved) = (Some(folder), false);
     }
 
-    /// A search of this notebook runs in this study's folder.
+    /// Records that a search of this notebook runs in a study's folder.
     pub(in crate::engine) fn begin(&mut self, folder: PathBuf) {
         self.begun.retain(|known| *known != folder);
         self.begun.push(folder.clone());
         self.remember_study(folder);
     }
 
-    /// The named folder of studies, or else that of the last study unless `%cd` came after it, or else the default of `%%tune`.
+    /// The folder of studies: the named folder, or else the folder that holds the last study. The default of `%%tune` applies if there
+    /// is no last study, or if `%cd` came after it.
     pub(in crate::engine) fn directory(&self, named: Option<&str>) -> PathBuf {
         let last = self.last_study.as_deref().filter(|_| !self.has_moved).and_then(Path::parent);
         match named {
@@ -42,7 +43,7 @@ impl Standing {
         }
     }
 
-    /// The folder of the named study, or else of the last one.
+    /// The folder of the named study, or else of the last study.
     pub(in crate::engine) fn folder_of(&self, study: &Study) -> Result<PathBuf, Failure> {
         match (&study.project, &self.last_study) {
             (Some(project), _) => Ok(self.directory(study.directory.as_deref()).join(project)),
@@ -54,7 +55,7 @@ impl Standing {
         }
     }
 
-    /// The failure of a magic that does not say which study it is about.
+    /// The failure of a magic that needs a study and names none.
     fn no_study(&self, problem: &str, named: Option<&str>) -> Failure {
         let directory = self.directory(named);
         let names = studies::names_in(&directory);

@@ -1,4 +1,5 @@
-//! The magics that show a study: they read its journal, and `ferrotune_results` turns it into tables, plots and files.
+//! The magics that show a study. They read the study's journal, and `ferrotune_results` turns the journal into tables, plots and
+//! files.
 
 mod weights;
 
@@ -23,7 +24,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The trials of a study, or one of them.
+/// The trials of a study as a table, or one trial in full.
 pub(in crate::engine) fn trials(folder: &Path, request: &Trials) -> Result<Bundle> {
     if let Some(number) = request.id {
         return trial(folder, number);
@@ -74,14 +75,14 @@ fn trial(folder: &Path, number: u64) -> Result<Bundle> {
     Ok(Bundle::text(lines.join("\n")))
 }
 
-/// The machine's available memory before and after the trial.
+/// The line about the machine's available memory before and after the trial.
 fn memory_line(memory: &MemoryCheck) -> String {
     let (before, after) = (format::bytes(memory.before_bytes), format::bytes(memory.after_bytes));
     let left = if memory.left.is_empty() { "nothing".to_owned() } else { memory.left.join(", ") };
     format!("memory available: {before} before it, {after} after it; left behind: {left}")
 }
 
-/// The device, and its memory in use before and after the trial.
+/// The line about the device, and its memory in use before and after the trial.
 fn device_line(device: &DeviceUse) -> String {
     let facts: Vec<&str> = [&device.kind, &device.version].into_iter().flatten().map(String::as_str).collect();
     let facts = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
@@ -98,10 +99,10 @@ fn ending(trial: &TrialRecord) -> String {
     trial.ending.as_ref().map_or_else(|| "unfinished".to_owned(), ToString::to_string)
 }
 
-/// The best trials of a study, best first, and, if it is to be inserted, Rust that makes variables of the parameters of the first.
+/// The best trials of a study, best first. With `insert`, also Rust that declares the best trial's parameters as variables.
 pub(in crate::engine) fn best(folder: &Path, request: &Best) -> Result<(Bundle, Option<String>)> {
     let study = Journal::read(folder)?;
-    // `best` reads the checkpoints of the shown trials only; the first unreadable one is the error.
+    // `best` reads only the checkpoints of the shown trials; the first unreadable checkpoint is the error.
     let unreadable = Cell::new(None);
     let weights = |trial: &TrialRecord| {
         let weights = weights::of(folder, &study, trial).unwrap_or_else(|error| {
@@ -189,7 +190,7 @@ pub(in crate::engine) fn folders_in(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// The names of the studies in a folder, the last one that changed first; none where the folder cannot be read.
+/// The names of the studies in a folder, the most recently changed first. The list is empty if the folder cannot be read.
 pub(in crate::engine) fn names_in(directory: &Path) -> Vec<String> {
     let folders = folders_in(directory).unwrap_or_default();
     let mut folders: Vec<(Option<SystemTime>, PathBuf)> =
@@ -198,7 +199,7 @@ pub(in crate::engine) fn names_in(directory: &Path) -> Vec<String> {
     folders.iter().filter_map(|(_, folder)| Some(folder.file_name()?.to_string_lossy().into_owned())).collect()
 }
 
-/// All studies in a folder, and the errors of those that cannot be read.
+/// A table of all studies in a folder, with the errors of the studies that cannot be read.
 pub(in crate::engine) fn overview(directory: &Path) -> Result<Bundle> {
     let folders = folders_in(directory)?;
     if folders.is_empty() {

@@ -1,5 +1,5 @@
-//! `%time`, `%timeit` and `%memit`. The latter become a call of `ferrotune::cell`, with the user's Rust in closures: its lines
-//! and columns stay those of the cell.
+//! `%time`, `%timeit` and `%memit`. `%timeit` and `%memit` become a call of `ferrotune::cell` with the user's Rust in closures. The
+//! user's Rust keeps its lines and columns in the cell.
 
 use crate::engine::Engine;
 use crate::engine::evaluate::insertions::Insertions;
@@ -15,7 +15,7 @@ use std::time::Instant;
 const RESULT: &str = "::std::result::Result<(), EvcxrUserCodeError>";
 
 impl Engine {
-    /// `%time`
+    /// Carries out `%time`.
     pub(in crate::engine) fn time(&mut self, Time { source, first_line }: &Time) -> Result<(), Failure> {
         let started = Instant::now();
         let run = self.run_user_code(source, *first_line)?.run_time.unwrap_or_default();
@@ -25,7 +25,7 @@ impl Engine {
         Ok(())
     }
 
-    /// `%timeit` and `%memit`
+    /// Carries out `%timeit` and `%memit`.
     pub(in crate::engine) fn timeit(&mut self, request: &Timeit) -> Result<(), Failure> {
         let (own, source, insertions) = expanded(request);
         self.link.will_run(self.notebook.count, &own, &source);
@@ -39,7 +39,7 @@ impl Engine {
     }
 }
 
-/// The user's lines, the cell, and what was inserted into these lines.
+/// The user's lines, the generated cell, and the insertions into the user's lines.
 fn expanded(request: &Timeit) -> (String, String, Insertions) {
     let Timeit { measure, setup, source, first_line } = request;
     let (above, lines) = match setup {

@@ -1,5 +1,5 @@
-//! `%tpu_check`: the cell process compiles a step of the notebook, a file, or the first step of a search's objective, which a worker
-//! has written.
+//! `%tpu_check`: the cell process compiles a step of the notebook, a file, or the first step of a search's objective. A worker
+//! writes that first step to a file.
 
 use crate::engine::Engine;
 use crate::engine::evaluate::report;
@@ -19,7 +19,7 @@ use ferrotune_tuner::supervisor::spec_of;
 use std::path::{Path, PathBuf};
 
 impl Engine {
-    /// `%tpu_check`
+    /// Carries out `%tpu_check`.
     pub(in crate::engine) fn tpu_check(&mut self, request: &TpuCheck) -> Result<(), Failure> {
         let tpu = &request.tpu;
         match &request.program {
@@ -55,7 +55,7 @@ impl Engine {
     }
 }
 
-/// What the cell process runs to check a variable, if the notebook has one of this name, or else a file.
+/// The Rust that checks the variable with this name, if the notebook has such a variable, or else the file with this name.
 fn named(tpu: &str, program: &str, variables: &[(String, String)]) -> String {
     match variables.iter().find(|(name, _)| name == program) {
         Some((name, _)) => format!("ferrotune::device::check({tpu:?}, {name:?}, &mut {name});"),
@@ -67,7 +67,7 @@ fn check_file(tpu: &str, file: &str) -> String {
     format!("ferrotune::device::check_file({tpu:?}, {file:?});")
 }
 
-/// The failure of a check by name: what it generates compiles, except for a variable that is made with `let`.
+/// The failure of a check by name. The generated code compiles, unless the variable is declared with `let` and without `mut`.
 fn explain(name: &str, errors: &[CompilationError]) -> Failure {
     if errors.iter().any(|error| error.code() == Some("E0596")) {
         let text = format!(
@@ -79,8 +79,8 @@ fn explain(name: &str, errors: &[CompilationError]) -> Failure {
     report::generated(errors)
 }
 
-/// A search of one trial with the parameters of a trial of the study, and what it is in words. XLA:CPU makes the programs: a
-/// step is the same program on each device.
+/// A search of one trial that has the parameters of the study's trial, and a description of the trial in words. XLA:CPU makes the
+/// program: a step is the same program on each device.
 fn rehearsal(folder: &Path, trial: Option<u64>, directory: &Path) -> Result<(StudySpec, String)> {
     let study = Journal::read(folder)?;
     let trial = chosen(&study, trial)?;
@@ -105,7 +105,7 @@ fn rehearsal(folder: &Path, trial: Option<u64>, directory: &Path) -> Result<(Stu
     Ok((spec, what))
 }
 
-/// The trial with this number, or else the best one, or else the first one.
+/// The trial with the given number; without a number the best trial, or else the first trial.
 fn chosen(study: &Study, number: Option<u64>) -> Result<&TrialRecord> {
     let (trials, name) = (&study.trials, &study.spec.project);
     if let Some(number) = number {
@@ -116,7 +116,7 @@ fn chosen(study: &Study, number: Option<u64>) -> Result<&TrialRecord> {
     best.or(trials.first()).with_context(|| format!("study {name} has no trial yet, and so no parameters"))
 }
 
-/// Why a trial has written no program.
+/// The error about a trial that has written no program.
 fn missing(what: &str, rehearsed: &Study) -> anyhow::Error {
     let ending = rehearsed.trials.first().and_then(|trial| trial.ending.as_ref());
     let ending = ending.map_or_else(|| "it did not begin".to_owned(), ToString::to_string);

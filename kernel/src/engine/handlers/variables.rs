@@ -1,11 +1,11 @@
-//! `%who` and `%whos`. What is known of a variable beyond its type, the cell process says: the kernel writes a call of
-//! `ferrotune::cell::variables` for each one.
+//! `%who` and `%whos`. The kernel knows a variable's name and type. The cell process finds its size and value: the kernel generates
+//! a call of `ferrotune::cell::variables` for each variable.
 
 use crate::engine::Engine;
 use crate::failure::Failure;
 use ferrotune_magics::{Who, WhoStyle};
 
-/// The traits among which the type of a variable chooses.
+/// The import of the traits, one of which is chosen by the type of a variable.
 const TRAITS: &str = "use ::ferrotune::cell::variables::{OfAny as _, OfDebug as _, OfElements as _, OfVector as _};";
 
 impl Engine {

@@ -1,4 +1,4 @@
-//! `%tune status|wait|stop`: searches in the background or of another notebook, seen through their study's folder.
+//! `%tune status|wait|stop`, for searches in the background or of another notebook, which are read from their study's folder.
 
 use crate::engine::link::CellLink;
 use crate::execution::{LiveDisplay, Output, Stream};
@@ -17,13 +17,13 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How often `%tune wait` reads where the search stands.
+/// The time between two reads of the search's progress by `%tune wait`.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long `%tune stop` waits for the search to end.
 const LONGEST_STOP: Duration = Duration::from_secs(30);
 
-/// Does `%tune VERB` with the search in a study's folder.
+/// Carries out `%tune VERB` for the search in a study's folder.
 pub(in crate::engine) fn act(
     verb: SearchVerb,
     folder: &Path,
@@ -52,14 +52,14 @@ pub(in crate::engine) fn act(
     }
 }
 
-/// Those of these studies that a process searches now.
+/// The given studies that have a running search.
 pub(in crate::engine) fn running_of(folders: &[PathBuf]) -> Vec<PathBuf> {
-    // A folder that is gone has no search.
+    // A deleted folder has no search.
     let runs = |folder: &&PathBuf| holder_of(folder).is_ok_and(|holder| holder.is_some());
     folders.iter().filter(runs).cloned().collect()
 }
 
-/// Where a search stands that `holder` runs.
+/// The progress of a search that the process `holder` runs.
 fn running(folder: &Path, spec: &StudySpec, holder: &Holder) -> Result<Bundle> {
     let status = last_status(folder).context("cannot read where the search stands")?;
     let progress = status.context("the search has not begun a trial yet")?.progress;
@@ -68,7 +68,7 @@ fn running(folder: &Path, spec: &StudySpec, holder: &Holder) -> Result<Bundle> {
     Ok(progress::bundle(&progress, &lines))
 }
 
-/// What a study holds that no process searches, and how its last search ended.
+/// The progress of a study without a running search, and how its last search ended.
 fn at_rest(folder: &Path) -> Result<Bundle> {
     let study = Journal::read(folder)?;
     let status = last_status(folder).context("cannot read how the search ended")?;
@@ -85,8 +85,8 @@ fn at_rest(folder: &Path) -> Result<Bundle> {
     Ok(progress::bundle(&progress, &lines))
 }
 
-/// Asks the search to stop after the current step of each trial, and waits until it has ended. Says so if that takes long
-/// or if the user interrupts the wait.
+/// Asks the search to stop after the current step of each trial, and waits until the search has ended. If that takes long, or if the
+/// user interrupts the wait, the returned text says that the search is still ending.
 fn stop(folder: &Path, link: &CellLink) -> Result<String> {
     let Some(holder) = holder_of(folder)? else { return Ok("no search of this study runs\n".to_owned()) };
     if !holder.is_here() {
@@ -107,7 +107,7 @@ fn stop(folder: &Path, link: &CellLink) -> Result<String> {
     Ok(format!("process {} has stopped; %resume goes on with the study\n", holder.pid))
 }
 
-/// Shows the search until no process runs it any more.
+/// Shows the search until no process runs the search any more.
 fn wait(folder: &Path, spec: &StudySpec, display: &mut LiveDisplay, link: &CellLink) -> Result<()> {
     while let Some(holder) = holder_of(folder)? {
         if link.is_interrupted() {
@@ -126,7 +126,7 @@ fn wait(folder: &Path, spec: &StudySpec, display: &mut LiveDisplay, link: &CellL
     }
 }
 
-/// Waits for the interval, or until the process ends.
+/// Waits for the interval, or until the process of the search ends.
 fn wait_for_exit(holder: &Holder) -> Result<()> {
     let pid = i32::try_from(holder.pid).ok().and_then(Pid::from_raw).filter(|_| holder.is_here());
     let pidfd = match pid.map(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty())) {

@@ -4,21 +4,21 @@
 use crate::engine::evaluate::commands;
 use ferrotune_magics::{Ending, PartKind, cell_magic, split};
 
-/// What stands before and behind the body of `%%tune`. The call tells rust-analyzer the type of the closure's argument.
+/// The text before and the text after the body of `%%tune`. The call gives rust-analyzer the type of the closure's argument.
 const OBJECTIVE: (&str, &str) = ("let _ = ::ferrotune::tune::objective(::std::todo!(),\n", "\n);");
 
-/// Rust in place of a cell.
+/// A cell rewritten as Rust for rust-analyzer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Analysed {
     pub(super) source: String,
-    /// Where the cell's cursor is in it.
+    /// Offset of the cell's cursor in the source.
     pub(super) cursor: usize,
-    /// The length of what was taken out at the start, and of what is there instead.
+    /// The length of the removed text at the start, and the length of the text in its place.
     replaced: (usize, usize),
 }
 
 impl Analysed {
-    /// The Rust of a cell with a cursor that is not in the line of `%%tune`.
+    /// Rewrites a cell. The cursor must not be in the line of `%%tune`.
     pub(super) fn of(code: &str, cursor: usize) -> Analysed {
         match cell_magic(code) {
             Some((line, body)) if line.text.trim_start().starts_with("%%tune") => {
@@ -35,13 +35,13 @@ impl Analysed {
         }
     }
 
-    /// Where a place of the source is in the cell.
+    /// The offset in the cell that belongs to an offset in the source.
     pub(super) fn in_cell(&self, place: usize) -> usize {
         (place + self.replaced.0).saturating_sub(self.replaced.1)
     }
 }
 
-/// The cell with spaces in place of its magics; what `%time` and `%timeit` run stays.
+/// The cell with spaces in place of its magics; the Rust behind `%time` and `%timeit` stays.
 fn without_magics(code: &str) -> String {
     let mut source = String::with_capacity(code.len());
     for part in split(code).parts {
@@ -53,7 +53,7 @@ fn without_magics(code: &str) -> String {
     source
 }
 
-/// The Rust with brackets behind the cursor, where it leaves some open: rust-analyzer sees nothing in a macro's call that has no end.
+/// The Rust with its open brackets closed behind the cursor: rust-analyzer finds nothing in a macro call without a closing bracket.
 fn closed(rust: &str, cursor: usize) -> String {
     let mut source = rust.to_owned();
     if !matches!(split(rust).ending, Ending::Open { .. } | Ending::Mismatch { .. }) {
@@ -71,7 +71,7 @@ fn closed(rust: &str, cursor: usize) -> String {
     source
 }
 
-/// What closes the innermost open bracket, if that stands behind a place.
+/// The closing bracket for the innermost open bracket, if the open bracket is at or behind `after`.
 fn missing(rust: &str, after: usize) -> Option<char> {
     match split(rust).ending {
         Ending::Open { at, .. } if at >= after => match rust.as_bytes()[at] {
@@ -83,7 +83,7 @@ fn missing(rust: &str, after: usize) -> Option<char> {
     }
 }
 
-/// As many bytes.
+/// A line of a magic with blanks in place of the magic, of the same length in bytes.
 fn blanked(line: &str) -> impl Iterator<Item = &str> {
     let kept = ferrotune_magics::rust_in(line).unwrap_or(line.len());
     let blank = |character: char| if character == '\n' { "\n" } else { &"    "[..character.len_utf8()] };

@@ -1,11 +1,11 @@
-//! The call around the cursor: between the brackets of a call, a user asks for the function.
+//! The call around the cursor: between the brackets of a call, the user asks for documentation of the called function.
 
 use super::knowledge::is_of_name;
 use crate::engine::evaluate::place::{HEAD, parse};
 use ra_ap_syntax::TextSize;
 use ra_ap_syntax::ast::{self, AstNode as _};
 
-/// The end of the called function's or method's name, where the cursor is between the brackets of a call and not at a name.
+/// The end of the name of the called function or method, if the cursor is between the brackets of a call and not at a name.
 pub(super) fn around(source: &str, cursor: usize) -> Option<usize> {
     if source[cursor..].starts_with(is_of_name) || source[..cursor].ends_with(is_of_name) && !in_literal(source, cursor)
     {
@@ -26,7 +26,7 @@ pub(super) fn around(source: &str, cursor: usize) -> Option<usize> {
     usize::from(end).checked_sub(HEAD.len())
 }
 
-/// Whether the cursor is in a text or a comment, whose words are no names.
+/// Whether the cursor is in a string or a comment, whose words are not names.
 fn in_literal(source: &str, cursor: usize) -> bool {
     matches!(ferrotune_magics::split(&source[..cursor]).ending, ferrotune_magics::Ending::InLiteral { .. })
 }

@@ -1,14 +1,14 @@
-//! Crates and versions behind `:dep` and `%dep`, as far as cargo's local copy of the index knows them. Uses no network.
+//! Completion of crates and versions behind `:dep` and `%dep`, from cargo's local copy of the index. Uses no network.
 
 use crate::execution::{Completion, Completions};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// So many names are offered at most.
+/// The largest number of names in a completion.
 const MOST_NAMES: usize = 100;
 
-/// What may stand at the end of a line that adds a crate; none for any other line. Places are those of the line.
+/// Completions for the end of a line that adds a crate; none for any other line. Offsets are offsets in the line.
 pub(super) fn complete(line: &str) -> Option<Completions> {
     let rest = line.trim_start().strip_prefix(":dep ").or_else(|| line.trim_start().strip_prefix("%dep "))?;
     let end = line.len();
@@ -31,7 +31,7 @@ fn is_of_name(character: char) -> bool {
     character.is_alphanumeric() || character == '_' || character == '-'
 }
 
-/// The crates that begin like `typed`, sorted. None for no letter: there are too many.
+/// The crates that begin with `typed`, sorted. The list is empty if `typed` is empty: all crates would be too many.
 fn names(typed: &str) -> Vec<String> {
     let mut names = Vec::new();
     if !typed.is_empty() {
@@ -43,7 +43,7 @@ fn names(typed: &str) -> Vec<String> {
     names
 }
 
-/// The files of an index are named like crates, in folders of their first letters: `it/oa/itoa`.
+/// Collects the crates of an index. Each file has the name of its crate, in folders named by its first letters: `it/oa/itoa`.
 fn collect(folder: &Path, typed: &str, names: &mut Vec<String>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.path().is_dir() {
@@ -56,7 +56,7 @@ fn collect(folder: &Path, typed: &str, names: &mut Vec<String>) {
     }
 }
 
-/// The versions of a crate that begin like `typed` and are not yanked, the newest first.
+/// The versions of a crate that begin with `typed` and are not yanked, the newest first.
 fn versions(name: &str, typed: &str) -> Vec<String> {
     let files = indices().into_iter().map(|index| index.join(place(name)));
     let mut versions: Vec<String> =
@@ -66,14 +66,14 @@ fn versions(name: &str, typed: &str) -> Vec<String> {
     versions
 }
 
-/// The versions in a file of the index: cargo keeps one JSON object for each, with a zero byte behind it.
+/// The versions in a file of the index, without yanked ones. The file has one JSON object and a zero byte for each version.
 fn listed(file: &[u8]) -> Vec<String> {
     let objects = file.split(|byte| *byte == 0).filter_map(|part| serde_json::from_slice::<Value>(part).ok());
     let kept = objects.filter(|object| object["yanked"] != true);
     kept.filter_map(|object| Some(object["vers"].as_str()?.to_owned())).collect()
 }
 
-/// Where the file of a crate is in an index.
+/// The path of a crate's file in an index.
 fn place(name: &str) -> PathBuf {
     let name = name.to_lowercase();
     match (name.len(), name.get(..1), name.get(..2), name.get(2..4)) {
@@ -84,7 +84,7 @@ fn place(name: &str) -> PathBuf {
     }
 }
 
-/// The folders of the indices that cargo has a copy of.
+/// The folders of cargo's local copies of indices.
 fn indices() -> Vec<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(dirs::home_dir()?.join(".cargo")));
     let folders = home.map(|home| fs::read_dir(home.join("registry/index"))).into_iter().flatten().flatten().flatten();

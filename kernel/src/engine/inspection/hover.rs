@@ -1,8 +1,8 @@
-//! Documentation as rust-analyzer writes it, without what is not for readers: the name of the notebook's generated crate, and the
-//! lines of examples that rustdoc hides.
+//! rust-analyzer's documentation, made readable for users: without the name of the notebook's generated crate and the lines of
+//! examples that rustdoc hides, and with the paths that cells can write.
 
 const CRATE: &str = "ctx::";
-/// Crates that no cell can name, and the path by which it names what they have.
+/// Crates that no cell can name, each with the path by which cells name its items.
 const PATHS: [(&str, &str); 7] = [
     ("ferrotune_trial", "ferrotune"),
     ("ferrotune_data", "ferrotune::data"),
@@ -14,19 +14,19 @@ const PATHS: [(&str, &str); 7] = [
 ];
 /// Modules of these crates that cells can name.
 const PUBLIC: [&str; 5] = ["loss", "optim", "pjrt", "shared", "widget"];
-/// What stands above an item of the notebook: the generated crate, as the item's place.
+/// The text above an item of the notebook: the name of the generated crate, as plain text and as HTML.
 const PLACE: [&str; 2] = ["ctx\n\n", "<pre><code class=\"language-rust\">ctx\n</code></pre>\n"];
 const CODE: &str = "<pre><code";
 const END: &str = "</code></pre>";
 
-/// Plain text: headings have no `#` there.
+/// Cleans documentation in plain text, where headings have no `#`.
 pub(super) fn text(text: &str) -> String {
     let text = text.strip_prefix(PLACE[0]).unwrap_or(text);
     let lines = text.lines().filter(|line| !is_hidden(line)).map(without_crate);
     lines.map(|line| with_public_paths(&line)).collect::<Vec<_>>().join("\n")
 }
 
-/// HTML: examples in Rust are code without a class, or with that of Rust.
+/// Cleans documentation in HTML, where an example in Rust is a code block without a class or with the class of Rust.
 pub(super) fn html(html: &str) -> String {
     let html = html.strip_prefix(PLACE[1]).unwrap_or(html);
     let (mut lines, mut is_rust) = (Vec::new(), false);
@@ -55,7 +55,7 @@ fn is_hidden(line: &str) -> bool {
 fn without_crate(line: &str) -> String {
     let mut shown = String::with_capacity(line.len());
     for (index, part) in line.split(CRATE).enumerate() {
-        // `my_ctx::f` is another crate's.
+        // `my_ctx::f` belongs to another crate.
         if index > 0 && shown.ends_with(|before: char| before.is_alphanumeric() || before == '_') {
             shown.push_str(CRATE);
         }
@@ -64,7 +64,7 @@ fn without_crate(line: &str) -> String {
     shown
 }
 
-/// A line with the paths of our crates as cells write them. The modules that hold their parts are private.
+/// A line in which the paths of Ferrotune's crates are written as in cells. Most modules of these crates are private, and are left out.
 fn with_public_paths(line: &str) -> String {
     let mut shown = line.to_owned();
     for (name, path) in PATHS {
@@ -77,7 +77,7 @@ fn with_public_paths(line: &str) -> String {
                 replaced.push_str(part);
                 continue;
             }
-            // A line that is nothing but a path is the place of an item.
+            // A line that has only a path is the place of an item.
             let is_place = replaced.is_empty() || replaced.ends_with('>');
             replaced.push_str(path);
             let mut rest = part;
@@ -97,7 +97,7 @@ fn with_public_paths(line: &str) -> String {
     shown
 }
 
-/// The module at the beginning of `::module::rest` or `::module`, and what stands behind it.
+/// The module at the beginning of `::module::rest` or `::module`, and the text after the module.
 fn module(path: &str) -> Option<(&str, &str)> {
     let rest = path.strip_prefix("::")?;
     let end = rest.find(|next: char| !next.is_alphanumeric() && next != '_').unwrap_or(rest.len());

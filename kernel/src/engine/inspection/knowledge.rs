@@ -1,5 +1,5 @@
-//! What is known of the notebook, for completion and documentation: magics and `:commands` from their tables, Rust from evcxr's
-//! rust-analyzer. The engine makes it after each cell. Runs nothing.
+//! Knowledge of the notebook for completion and documentation: magics and `:commands` from their tables, Rust from evcxr's
+//! rust-analyzer. The engine collects this knowledge after each cell. Runs nothing.
 
 use super::analysed::Analysed;
 use super::rust::Rust;
@@ -13,20 +13,20 @@ use ferrotune_display::Bundle;
 use ferrotune_magics::{Ending, Matches, Values, cell_magic, split};
 use serde_json::{Map, Value};
 
-/// What is known after the last cell.
+/// Knowledge of the notebook after the last cell.
 pub(in crate::engine) struct Knowledge {
     rust: RustKnowledge,
     /// Names of the notebook's checkpoints.
     pub(super) checkpoints: Vec<String>,
-    /// Which studies magics are about.
+    /// The current studies, which magics without a study's name use.
     pub(super) standing: Standing,
 }
 
-/// What is known of the notebook's Rust.
+/// Knowledge of the notebook's Rust.
 enum RustKnowledge {
-    /// Nothing, since cells cannot run, or rust-analyzer could not read its sources.
+    /// No knowledge of Rust, because cells cannot run, or because rust-analyzer could not read its sources.
     Nothing,
-    /// Nothing yet: rust-analyzer reads its sources in the first pause.
+    /// No knowledge of Rust yet: rust-analyzer reads its sources when the engine is idle for the first time.
     Later,
     Known(Box<Rust>),
 }
@@ -48,12 +48,12 @@ impl Engine {
 }
 
 impl Knowledge {
-    /// What is known where cells cannot run yet, or no more.
+    /// Knowledge without Rust, for the time before cells can run or after they no longer can.
     pub(in crate::engine) fn without_rust() -> Self {
         Self { rust: RustKnowledge::Nothing, checkpoints: Vec::new(), standing: Standing::default() }
     }
 
-    /// What may stand at the cursor. None if a later knowledge has the answer.
+    /// Completions for the cursor. None if only a later `Knowledge` can answer.
     pub(super) fn complete(&self, code: &str, cursor: usize) -> Option<Completions> {
         let line_start = line_start(code, cursor);
         let line = &code[line_start..cursor];
@@ -96,7 +96,8 @@ impl Knowledge {
         })
     }
 
-    /// Documentation of what is at the cursor, as a MIME bundle; empty if there is none. None if a later knowledge has the answer.
+    /// Documentation of the name at the cursor, as a MIME bundle; an empty bundle if there is no documentation. None if only a later
+    /// `Knowledge` can answer.
     pub(in crate::engine) fn inspect(&self, code: &str, cursor: usize) -> Option<Map<String, Value>> {
         let line = code[line_start(code, cursor)..].lines().next().unwrap_or_default();
         if let Some(magic) = line.strip_prefix('%') {
@@ -118,7 +119,7 @@ impl Knowledge {
     }
 }
 
-/// The files that the string at the cursor may name; none if there is no string or no such file.
+/// Completions of a file's path in the string at the cursor; none if there is no string or no such file.
 fn path_in_string(code: &str, cursor: usize) -> Option<Completions> {
     let Ending::InLiteral { at } = split(&code[..cursor]).ending else { return None };
     let start = at + 1 + code[at..cursor].find('"')?;
@@ -140,7 +141,7 @@ fn is_magic(line: &str) -> bool {
     line.strip_prefix('%').is_some_and(|rest| !rest.starts_with([' ', '=']))
 }
 
-/// Whether a line is a shell's.
+/// Whether a line is a line of shell.
 fn is_shell(code: &str, line: &str) -> bool {
     let is_script = cell_magic(code).is_some_and(|(magic, _)| magic.text.trim_start().starts_with("%%bash"));
     is_script || line.trim_start().starts_with('!')

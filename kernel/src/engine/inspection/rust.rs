@@ -1,5 +1,5 @@
-//! Rust at the cursor: rust-analyzer's items, without what is private or ours, in the order in which users want them; and
-//! rust-analyzer's documentation. Never waits for a cell that runs.
+//! Completions and documentation of Rust at the cursor, from rust-analyzer. Private names and Ferrotune's own names are left out, and
+//! the most useful completions come first. Never waits for a running cell.
 
 use super::hover;
 use crate::execution::{Completion, Completions};
@@ -15,10 +15,10 @@ use ra_ap_ide_db::imports::insert_use::{ImportGranularity, InsertUseConfig};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
-/// The trait by which cells show values. A user's own one has the same name.
+/// The trait by which cells show values. A user may define a trait of the same name.
 const SHOW: &str = "Show";
 
-/// A trait that the first cell brings into scope for evcxr. evcxr does not know whether the user has named it, too.
+/// A trait that the first cell brings into scope for evcxr. evcxr does not know whether the user has also imported this trait.
 const BACKEND: &str = "SimpleBackend";
 
 /// Traits that are implemented for every type, or for every type with another trait. Their methods come last.
@@ -36,7 +36,7 @@ const BLANKET: &[&str] = &[
     "TryInto",
 ];
 
-/// What is known of the notebook's Rust.
+/// rust-analyzer with evcxr's context and the items of the notebook.
 pub(super) struct Rust {
     pub(super) analyzer: SharedAnalyzer,
     pub(super) state: ContextState,
@@ -45,7 +45,7 @@ pub(super) struct Rust {
 }
 
 impl Rust {
-    /// What may stand at the cursor, best first.
+    /// Completions for the cursor, best first.
     pub(super) fn complete(&self, source: &str, cursor: usize) -> Result<Completions> {
         let code = self.state.clone().analysed(source).map_err(|error| anyhow!("{error}"))?;
         let Some(offset) = code.offset_of(cursor) else { return Ok(Completions::none(cursor)) };
@@ -66,7 +66,7 @@ impl Rust {
         Ok(Completions { start: in_cell(range.start())?, end: in_cell(range.end())?, matches })
     }
 
-    /// Documentation of what the cursor is in or behind, as a MIME bundle; empty if there is none.
+    /// Documentation of the name at or before the cursor, as a MIME bundle; an empty bundle if there is no documentation.
     pub(super) fn inspect(&self, source: &str, cursor: usize) -> Result<Map<String, Value>> {
         let code = self.state.clone().analysed(source).map_err(|error| anyhow!("{error}"))?;
         let Some(offset) = code.offset_of(cursor) else { return Ok(Map::new()) };
@@ -102,13 +102,13 @@ fn user_offset(code: &AnalysedCode, place: TextSize) -> Result<usize> {
     code.user_offset_of(place.into()).ok_or_else(|| anyhow!("a completion replaces generated code"))
 }
 
-/// Whether a name is evcxr's or the kernel's own, which they write into every cell.
+/// Whether a name is an internal name that evcxr or the kernel writes into every cell.
 fn is_internal(name: &str) -> bool {
     let beginnings = ["evcxr_", "Evcxr", "run_user_code_", "ferrotune_shared", "ferrotune_impl_", "vars_ok"];
     beginnings.iter().any(|internal| name.starts_with(internal))
 }
 
-/// What a type or value has itself comes before what traits add, and that before what every type has.
+/// The rank of a completion: 0 for a type's own members, 1 for members of traits, 2 for operators and members of blanket traits.
 fn rank(item: &CompletionItem) -> u8 {
     let of_trait = item.label.detail_left.as_deref().and_then(|detail| detail.trim().strip_prefix("(as "));
     match of_trait.map(|name| name.trim_end_matches(')')) {
@@ -120,7 +120,7 @@ fn rank(item: &CompletionItem) -> u8 {
     }
 }
 
-/// A completion of one place; none of an item that changes others, too.
+/// A completion that changes only the text at the cursor; none for an item that also changes other places.
 fn completion(item: &CompletionItem) -> Option<Completion> {
     let mut edits = item.text_edit.iter();
     let edit = edits.next().filter(|edit| edit.delete == item.source_range)?;
@@ -153,7 +153,7 @@ fn kind(kind: CompletionItemKind) -> &'static str {
     }
 }
 
-/// Names only, without arguments, snippets and imports.
+/// The configuration of completions: names only, without arguments, snippets and imports.
 fn completion_config() -> CompletionConfig<'static> {
     CompletionConfig {
         enable_postfix_completions: false,

@@ -1,4 +1,4 @@
-//! What the values of magics may be: names of the tuner's, of the notebook's, and of files.
+//! Completion of the values of magics: names of the tuner, names of the notebook, and paths of files.
 
 use super::Knowledge;
 use crate::engine::handlers::{files, studies};
@@ -9,7 +9,7 @@ use ferrotune_results::export::Format;
 use ferrotune_results::plot::Plot;
 
 impl Knowledge {
-    /// The values that begin like `word`, sorted.
+    /// The values that begin with `word`, sorted.
     pub(super) fn values(&self, values: Values, word: &str) -> Vec<String> {
         let names: Vec<String> = match values {
             Values::Any => Vec::new(),
@@ -26,12 +26,12 @@ impl Knowledge {
         };
         let mut names: Vec<String> = names.into_iter().filter(|name| name.starts_with(word)).collect();
         names.sort_unstable();
-        // As the magic reads a word with blanks; there is no way to write a quotation mark in one.
+        // A magic reads a word with blanks in quotation marks; such a word cannot itself contain a quotation mark.
         let quoted = |name: String| if name.contains(char::is_whitespace) { format!("\"{name}\"") } else { name };
         names.into_iter().filter(|name| !name.contains(['"', '\''])).map(quoted).collect()
     }
 
-    /// The studies in the folder that magics look in without `--directory`. None where there is no such folder yet.
+    /// The studies in the folder that magics use without `--directory`. The list is empty if that folder does not exist.
     fn studies(&self) -> Vec<String> {
         let folders = studies::folders_in(&self.standing.directory(None)).unwrap_or_default();
         folders.iter().filter_map(|folder| Some(folder.file_name()?.to_str()?.to_owned())).collect()
@@ -42,7 +42,7 @@ fn owned<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     names.into_iter().map(str::to_owned).collect()
 }
 
-/// The files and folders in the folder that `typed` names so far; a folder ends with `/`. None where it cannot be read.
+/// The files and folders in the folder that `typed` begins with; a folder ends with `/`. The list is empty if that folder cannot be read.
 pub(super) fn paths(typed: &str) -> Vec<String> {
     let (folder, name) = typed.rfind('/').map_or(("", typed), |end| typed.split_at(end + 1));
     let read = files::expanded(if folder.is_empty() { "." } else { folder }).map(std::fs::read_dir);

@@ -1,12 +1,12 @@
-//! How much text of one cell is shown. A cell that prints without end would fill the notebook and the front end's memory.
+//! The limit on the shown text of one cell. A cell that prints without end would fill the notebook and the front end's memory.
 
 use crate::environment::OUTPUT_LIMIT_VARIABLE;
 use ferrotune_machine::format;
 
-/// What may still be shown of the cell that runs, or ran last.
+/// The limit on the shown text of the running cell, or of the last cell.
 #[derive(Debug, Default)]
 pub(super) struct Limit {
-    /// None where everything is shown.
+    /// The largest number of shown bytes; none if there is no limit.
     limit_bytes: Option<u64>,
     shown_bytes: u64,
     is_told: bool,
@@ -21,7 +21,7 @@ impl Limit {
         *self = Self::new(self.limit_bytes);
     }
 
-    /// Cuts off what is not shown. The first time that this happens, the result is a line that says so.
+    /// Cuts off the text beyond the limit. The first cut of a cell returns a line that explains it.
     pub(super) fn cut(&mut self, text: &mut String) -> Option<String> {
         let left = self.limit_bytes?.saturating_sub(self.shown_bytes);
         let end = usize::try_from(left).map_or(text.len(), |left| text.floor_char_boundary(left));
@@ -31,7 +31,7 @@ impl Limit {
         if !is_cut || std::mem::replace(&mut self.is_told, true) {
             return None;
         }
-        // No more bytes of a character that did not fit.
+        // A character that does not fit uses up the limit, so no shorter text follows it.
         self.shown_bytes = self.limit_bytes?;
         let limit = format::precise_bytes(self.limit_bytes?);
         Some(format!(

@@ -1,4 +1,4 @@
-//! The threads that read from cell supervisors and compilers, and what they do with each frame.
+//! The threads that read frames from cell supervisors and compilers, and the handling of each frame.
 
 use super::{CellLink, TuneRequest, write};
 use crate::engine::evaluate::report;
@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use tokio::sync::oneshot;
 
-/// The way to the thread that passes on what became of comms, in the order in which cells asked. It starts with the first question
-/// of a connection and ends with the connection. The server answers at once, so no question waits long for the one before.
+/// The sender to the thread that passes on the answers to questions about comms, in the order of the questions. The thread starts at
+/// the first question of a connection and ends with the connection. The server answers at once, so no question waits long.
 #[derive(Default)]
 struct CommAnswers(Option<mpsc::Sender<(u64, oneshot::Receiver<Answer>)>>);
 
@@ -32,7 +32,7 @@ impl CellLink {
         let is_compiler = self.lock().compilers.iter().any(|(compiler, _)| *compiler == number);
         loop {
             match wire::read::<KernelFrame>(&mut reader) {
-                // The progress of what the engine compiles for itself is part of no cell.
+                // The progress of the engine's own compilations is part of no cell.
                 Ok(Some(KernelFrame::Display { .. })) if is_compiler && !self.lock().compiles_for_user => {}
                 Ok(Some(frame)) => self.take(frame, &mut comm_answers),
                 Ok(None) => break,
@@ -51,7 +51,7 @@ impl CellLink {
         }
     }
 
-    /// The first frame says who has connected.
+    /// Reads the first frame, which identifies the peer as a supervisor or a compiler, and returns the number of the connection.
     fn greet(&self, reader: &mut UnixStream) -> io::Result<u64> {
         let peer = Arc::new(Mutex::new(reader.try_clone()?));
         let first = wire::read::<KernelFrame>(reader)?;
@@ -62,7 +62,7 @@ impl CellLink {
             Some(KernelFrame::Supervisor) => state.connection = Some((number, peer)),
             Some(KernelFrame::Compiler) => {
                 state.compilers.push((number, Arc::clone(&peer)));
-                // evcxr compiles a cell a second time if it does not compile.
+                // evcxr compiles a cell a second time if the first compilation fails.
                 let is_too_late = state.compiles_for_user && state.outcome.interrupted;
                 drop(state);
                 if is_too_late {
@@ -134,13 +134,13 @@ impl CellLink {
         }
     }
 
-    /// A thread of an earlier cell ended the process while no cell ran.
+    /// Tells the user that a thread of an earlier cell ended the process while no cell ran, and that a snapshot replaced the process.
     fn tell_restored(&self, ending: &CellEnding, threads: &[String]) {
         let text = format!("{}\n", report::taken_over_between_cells(ending, threads));
         self.emit(Output::Stream(Stream::Stderr, text));
     }
 
-    /// Warns once that a crash would cost the variables.
+    /// Warns the user once that a crash would lose the variables.
     fn warn_unguarded(&self, reason: &str) {
         if !std::mem::replace(&mut self.lock().unguarded_was_told, true) {
             let text = format!("no snapshot was made, a crash in the next cell would cost the variables: {reason}\n");
@@ -168,7 +168,7 @@ impl CellLink {
         }
     }
 
-    /// Finds an answer on a thread of its own, as it may take long: this one has to read on.
+    /// Finds an answer on a separate thread, since the answer may take long and the reading thread must continue to read.
     fn aside(&self, number: u64, find: impl FnOnce(&Self) -> Answer + Send + 'static) {
         let link = self.clone();
         let work = move || link.answer(number, find(&link));
@@ -180,7 +180,7 @@ impl CellLink {
 
     fn answer(&self, number: u64, answer: Answer) {
         if !self.order(&SupervisorOrder::Answer { number, answer }) {
-            // The cell waits. If the link is broken instead, this goes nowhere either.
+            // The cell waits for an answer, so it gets a refusal. If the link is broken, the refusal is lost too.
             let reason = "the kernel's answer is larger than 256 MiB".to_owned();
             self.order(&SupervisorOrder::Answer { number, answer: Answer::Refused { reason } });
         }
@@ -207,7 +207,7 @@ impl CellLink {
 }
 
 impl CommAnswers {
-    /// Passes an answer on once the server has given it. The thread that reads must not wait, since the supervisor may be writing.
+    /// Passes an answer on once the server has given it. The reading thread must not wait, since the supervisor may be writing.
     fn pass_on(&mut self, link: &CellLink, number: u64, answer: oneshot::Receiver<Answer>) {
         if self.0.is_none() {
             self.0 = Self::start(link.clone())

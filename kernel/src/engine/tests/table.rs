@@ -24,36 +24,36 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// What the evaluator is to be given next, and its answer.
+/// The source that the evaluator expects next, and its answer.
 pub(super) struct Row {
-    /// The end of the source.
+    /// The expected end of the source.
     source: String,
-    /// What the cell process and its supervisor send meanwhile.
+    /// The frames that the cell process and its supervisor send meanwhile.
     frames: Vec<KernelFrame>,
     /// The variables that the evaluator knows afterwards, if they have changed.
     variables: Option<Vec<(String, String)>>,
-    /// None for a panic of the evaluator.
+    /// The evaluator's answer; none if the evaluator panics.
     answer: Option<Result<Evaluated, Error>>,
 }
 
-/// The source that ends like this runs.
+/// A row for a source with this end, which runs without an error.
 pub(super) fn ran(source: &str) -> Row {
     let evaluated = Evaluated { run_time: Some(Duration::from_millis(3)), ..Evaluated::default() };
     Row { source: source.to_owned(), frames: Vec::new(), variables: None, answer: Some(Ok(evaluated)) }
 }
 
-/// The source that ends like this does not run to its end.
+/// A row for a source with this end, which fails with an error.
 pub(super) fn fails(source: &str, error: Error) -> Row {
     Row { answer: Some(Err(error)), ..ran(source) }
 }
 
-/// The evaluator panics at the source that ends like this.
+/// A row for a source with this end, at which the evaluator panics.
 pub(super) fn panics(source: &str) -> Row {
     Row { answer: None, ..ran(source) }
 }
 
 impl Row {
-    /// The evaluator has this text as the value of the last expression.
+    /// Makes the evaluator return this text as the value of the last expression.
     pub(super) fn value(mut self, text: &str) -> Self {
         if let Some(Ok(evaluated)) = &mut self.answer {
             evaluated.value = [("text/plain".to_owned(), text.to_owned())].into();
@@ -61,7 +61,7 @@ impl Row {
         self
     }
 
-    /// The source has no statements.
+    /// Removes the run time from the answer, as for a source without statements.
     pub(super) fn without_statements(mut self) -> Self {
         if let Some(Ok(evaluated)) = &mut self.answer {
             evaluated.run_time = None;
@@ -74,14 +74,14 @@ impl Row {
         self
     }
 
-    /// From then on the evaluator knows these variables, all of type `i32`.
+    /// Sets the variables that the evaluator knows afterwards, all of type `i32`.
     pub(super) fn knows(mut self, names: &[&str]) -> Self {
         self.variables = Some(names.iter().map(|name| ((*name).to_owned(), "i32".to_owned())).collect());
         self
     }
 }
 
-/// An evaluator that answers by its table.
+/// An evaluator that takes its answers from a table.
 struct Answers {
     rows: Arc<Mutex<VecDeque<Row>>>,
     peer: Peer,
@@ -133,7 +133,7 @@ impl Evaluator for Answers {
     }
 }
 
-/// What takes the place of the cell supervisor: notes each order, and grants each request unless a test has set another reply.
+/// The replacement for the cell supervisor. It records each order, and grants each request unless a test has set another reply.
 #[derive(Clone, Default)]
 struct Peer(Arc<Mutex<PeerState>>);
 
@@ -142,12 +142,12 @@ struct PeerState {
     stream: Option<UnixStream>,
     orders: Vec<String>,
     snapshots: Vec<SnapshotReport>,
-    /// The reply to the next request for an earlier state.
+    /// The reply to the next request to return to an earlier state.
     return_reply: Option<SupervisorReply>,
 }
 
 impl Peer {
-    /// Connects each time that the program of the supervisor is started and says so, until all have ended.
+    /// Connects each time the supervisor's program reports its start, until no such program can start any more.
     fn connect(&self, socket: PathBuf, mut started: PipeReader) {
         let peer = self.clone();
         thread::spawn(move || {
@@ -207,7 +207,7 @@ fn text_of(order: &SupervisorOrder) -> String {
     }
 }
 
-/// An engine whose evaluator answers by a table.
+/// An engine whose evaluator takes its answers from a table.
 pub(super) struct Table {
     pub(super) engine: Engine,
     pub(super) interrupts: Interrupts,
@@ -219,7 +219,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// At the start of a notebook, without variables.
+    /// An engine at the start of a notebook, without variables.
     pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let runtime = Runtime::in_folder(folder.path());
@@ -234,7 +234,7 @@ impl Table {
         Self { engine, interrupts, rows, peer, can_be_undone: true, _folder: folder }
     }
 
-    /// A program that says that it has been started, and then waits for its end as a cell supervisor does.
+    /// A program that reports its start, and then waits until it is killed, as a cell supervisor does.
     fn program(peer: &Peer, socket: &Path) -> Command {
         let (started, says) = pipe().unwrap();
         peer.connect(socket.to_owned(), started);
@@ -243,7 +243,7 @@ impl Table {
         program
     }
 
-    /// The same once a first cell has declared variables of type `i32`.
+    /// An engine after a first cell, which has declared variables of type `i32`.
     pub(super) fn with_variables(names: &[&str]) -> Self {
         let mut table = Self::new();
         table.check("declare!();", [ran("declare!();").knows(names)], ["done"]);
@@ -251,7 +251,7 @@ impl Table {
         table
     }
 
-    /// Runs a cell, during which the evaluator is given the rows' sources and nothing else. Compares what the cell puts out.
+    /// Runs a cell and compares its outputs. The evaluator must be given the rows' sources and nothing else.
     #[track_caller]
     pub(super) fn check<const R: usize, const O: usize>(&mut self, code: &str, rows: [Row; R], expected: [&str; O]) {
         let (work, mut outputs) = self.work(code, rows);
@@ -282,14 +282,14 @@ impl Table {
 
     /// The orders to the cell supervisor since the last call.
     pub(super) fn orders(&mut self) -> Vec<String> {
-        // The reply to this request comes after all orders before it have been noted.
+        // The reply to this request comes after all earlier orders have been recorded.
         self.engine.link.request(SupervisorRequest::Sync);
         let mut orders = std::mem::take(&mut self.peer.0.lock().unwrap().orders);
         assert_eq!(orders.pop().as_deref(), Some("sync"));
         orders
     }
 
-    /// The cell supervisor has snapshots of the states before these cells.
+    /// Gives the cell supervisor snapshots of the states before these cells.
     pub(super) fn keeps_snapshots_before(&mut self, cells: &[u64]) {
         let snapshot = |cell: &u64| SnapshotReport {
             key: SnapshotKey::Before { cell: *cell },
@@ -302,7 +302,7 @@ impl Table {
         self.peer.0.lock().unwrap().snapshots = cells.iter().map(snapshot).collect();
     }
 
-    /// The next request for an earlier state gets this reply.
+    /// Sets the reply to the next request to return to an earlier state.
     pub(super) fn set_return_reply(&mut self, reply: SupervisorReply) {
         self.peer.0.lock().unwrap().return_reply = Some(reply);
     }

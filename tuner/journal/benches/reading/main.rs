@@ -1,4 +1,4 @@
-//! How long a journal takes to be read. Runs no objective.
+//! A benchmark of the time that it takes to read a journal. Runs no objective.
 //!
 //! `cargo bench -p ferrotune-journal --bench reading -- TRIALS FOLDER`.
 #![expect(clippy::print_stdout, reason = "the figures are what it is for")]
@@ -14,11 +14,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Reports of each trial.
+/// The number of reports of each trial.
 const REPORTS: u64 = 5;
 
 fn main() -> ExitCode {
-    // Cargo adds a --bench of its own.
+    // Cargo adds a --bench argument of its own.
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes a journal of so many finished trials, if the folder has none, and reads it.
+/// Writes a journal of this many finished trials, if the folder has none, and reads it.
 fn journal(trials: &str, folder: &Path) -> Result<(), Box<dyn Error>> {
     let count: u64 = trials.parse()?;
     let spec = spec(count);

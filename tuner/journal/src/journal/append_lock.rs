@@ -1,6 +1,6 @@
 //! The lock that Optuna's `JournalFileBackend` takes for each append: a link `journal.log.lock` beside the journal, which
-//! only one process can make. Optuna's default is a symbolic link, its `JournalFileOpenLock` a file of the same name;
-//! each of them excludes the other. It is held for one append, and is no study's lock: see `lock`.
+//! only one process can make. Optuna's default is a symbolic link, and its `JournalFileOpenLock` is a file of the same
+//! name; each of them excludes the other. The lock is held for one append. It is not the lock of the study: see `lock`.
 
 use crate::study_folder::{APPEND_LOCK as FILE, JOURNAL};
 use ferrotune_space::seed;
@@ -12,25 +12,26 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What our links point to. It leads to the journal, for Optuna looks at the time of what a link leads to; and Optuna
-/// itself never writes the path like this, so that our links differ from its own.
+/// The target of our links. It leads to the journal, because Optuna checks the modification time of a link's target. Optuna
+/// itself never writes the path in this form, so our links differ from Optuna's.
 const OURS: &str = ".//journal.log";
 
-/// Where neither the lock nor the journal changes for this long, Optuna assumes that the lock's holder is dead.
+/// The time after which Optuna assumes that the lock's holder is dead, if neither the lock nor the journal changes.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// The least and the longest time between two attempts to take a lock that another process holds.
+/// The shortest and the longest pause between two attempts to take a lock that another process holds.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(10));
 
 /// The lock of one study's journal.
 #[derive(Debug)]
 pub(super) struct AppendLock {
-    /// The study's folder, wherever this process goes.
+    /// The study's folder, independent of this process' working folder.
     folder: File,
     grace: Duration,
 }
 
-/// A lock that another process holds. It is the same one, and its holder has written nothing, while this is equal.
+/// The observed state of a lock that another process holds. Two equal states mean the same lock, whose holder has written
+/// nothing.
 #[derive(Debug, PartialEq)]
 struct Seen {
     inode: u64,
@@ -43,9 +44,9 @@ impl AppendLock {
         Ok(AppendLock { folder: File::open(folder)?, grace: GRACE })
     }
 
-    /// Takes the lock; waits for a process that holds it, and removes the lock of one that is dead, as Optuna does.
+    /// Takes the lock. Waits for a process that holds the lock, and removes the lock of a dead process, as Optuna does.
     ///
-    /// The caller holds the study's lock. So a link of ours is one that a killed search has left, and becomes the caller's.
+    /// The caller holds the study's lock. So a link of ours was left by a killed search, and becomes the caller's.
     pub(super) fn take(&self) -> io::Result<()> {
         let mut pause = PAUSES.0;
         let mut unchanged: Option<(Seen, Instant)> = None;
@@ -71,11 +72,11 @@ impl AppendLock {
         Ok(())
     }
 
-    /// Gives the lock back, unless another process has taken this one for dead meanwhile.
+    /// Releases the lock, unless another process has meanwhile declared this one dead.
     pub(super) fn give_back(&self) {
         let removed = match readlinkat(&self.folder, FILE, Vec::new()) {
             Ok(target) if target.to_bytes() != OURS.as_bytes() => return,
-            // A file system without symbolic links has a file.
+            // A file system without symbolic links has a file instead.
             Ok(_) | Err(Errno::INVAL) => unlinkat(&self.folder, FILE, AtFlags::empty()),
             Err(errno) => Err(errno),
         };
@@ -84,7 +85,7 @@ impl AppendLock {
         }
     }
 
-    /// Makes the lock, unless it is there.
+    /// Makes the lock, unless it exists.
     fn make(&self) -> io::Result<bool> {
         let made = match symlinkat(OURS, &self.folder, FILE) {
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => {
@@ -107,7 +108,7 @@ impl AppendLock {
         }
     }
 
-    /// The lock as it is now; none where it has been given back.
+    /// The present state of the lock; none if it has been released.
     fn seen(&self) -> io::Result<Option<Seen>> {
         let stat = |name: &str| match statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => Ok(None),
@@ -119,7 +120,8 @@ impl AppendLock {
         Ok(Some(Seen { inode: lock.st_ino, made_at: changed_at(&lock), journal_changed_at }))
     }
 
-    /// Renames the lock first, as Optuna does: of several processes that try this at once, only one succeeds.
+    /// Removes the lock of a dead process. The lock is renamed first, as in Optuna: of several processes that try this at
+    /// once, only one succeeds.
     fn remove_dead(&self) -> io::Result<()> {
         let removed = format!("{FILE}{:x}-{}.rename", seed::draw(), std::process::id());
         match renameat(&self.folder, FILE, &self.folder, removed.as_str()) {
@@ -129,7 +131,7 @@ impl AppendLock {
     }
 }
 
-/// Whether this is the name of the lock, or of one that is being removed.
+/// Whether this is the name of the lock, or of a lock that is being removed.
 pub(super) fn is_lock(name: &OsStr) -> bool {
     name.to_str().is_some_and(|name| name == FILE || name.starts_with(FILE) && name.ends_with(".rename"))
 }
@@ -140,7 +142,7 @@ mod tests {
 
     type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-    /// The lock of a new study, and where it is.
+    /// The lock of a new study, and its path.
     fn study() -> io::Result<(tempfile::TempDir, AppendLock, std::path::PathBuf)> {
         let folder = tempfile::tempdir()?;
         std::fs::write(folder.path().join(JOURNAL), "")?;
@@ -152,14 +154,14 @@ mod tests {
     #[test]
     fn locks_of_a_dead_optuna_are_removed_whatever_they_lead_to() -> TestResult {
         let (folder, lock, path) = study()?;
-        // Optuna's link leads to the journal as its user wrote the path, which may lead nowhere from here.
+        // Optuna's link leads to the path of the journal as its user wrote it, which may not exist relative to this folder.
         for target in [folder.path().join(JOURNAL), "studies/digits/journal.log".into()] {
             std::os::unix::fs::symlink(target, &path)?;
             lock.take()?;
             assert_eq!(std::fs::read_link(&path)?, Path::new(OURS));
             lock.give_back();
         }
-        // As its `JournalFileOpenLock` makes it.
+        // This is the lock of Optuna's `JournalFileOpenLock`.
         std::fs::write(&path, "")?;
         lock.take()?;
         lock.give_back();
@@ -173,7 +175,7 @@ mod tests {
         let lock = AppendLock { grace: Duration::from_secs(1), ..lock };
         std::os::unix::fs::symlink("elsewhere", &path)?;
         let writer = std::thread::spawn(move || -> io::Result<(Instant, tempfile::TempDir)> {
-            // Longer than the grace, all in all.
+            // The loop takes longer than the grace.
             for count in 0..32 {
                 std::thread::sleep(Duration::from_millis(50));
                 std::fs::write(folder.path().join(JOURNAL), "x".repeat(count))?;

@@ -1,5 +1,5 @@
-//! The files that workers on other hosts run, in the study's database: by the hashes of their bytes, with a text that names
-//! them. Knows nothing of what is in them, and trusts none of it.
+//! The files for workers on other hosts, in the study's database: each is stored under the hash of its bytes, and a text
+//! names them. Knows nothing about the files' contents, and trusts none of them.
 
 use super::database::{Database, PART_BYTES};
 use super::{Journal, JournalError, Store};
@@ -7,15 +7,15 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt as _;
 
-/// What a study's database has for its workers.
+/// The publication in a study's database for its workers.
 pub struct Content<'a> {
     database: Database,
     study: &'a str,
 }
 
 impl Journal {
-    /// Says what workers run from now on, and puts the files that the text names, with their hashes and lengths, into the
-    /// database. Fails for a study that is not in one.
+    /// Publishes a text for workers, and stores the files that the text names, with their hashes and lengths, in the
+    /// database. Fails for a study that is not in a database.
     pub fn publish(&mut self, text: &str, files: &[(&str, &File, u64)]) -> Result<(), JournalError> {
         let Store::Database(store) = &mut self.store else { return Err(JournalError::NotShared) };
         let database = store.database();
@@ -38,12 +38,12 @@ impl Journal {
 }
 
 impl<'a> Content<'a> {
-    /// What the database at an address has for the workers of a study.
+    /// Opens the publication for the workers of a study, in the database at an address.
     pub fn of(storage: &str, study: &'a str) -> Result<Content<'a>, JournalError> {
         Ok(Content { database: Database::named(storage, study)?, study })
     }
 
-    /// The text that names the files.
+    /// The text of the publication, which names the files.
     pub fn text(&mut self) -> Result<String, JournalError> {
         self.database.published()?.ok_or_else(|| self.missing())
     }
@@ -52,7 +52,7 @@ impl<'a> Content<'a> {
         JournalError::NotPublished { study: self.study.to_owned(), storage: self.database.storage() }
     }
 
-    /// Writes the bytes of the file with a hash, as the database has them.
+    /// Writes the bytes of the file with this hash from the database to `to`.
     pub fn write(&mut self, hash: &str, bytes: u64, to: &mut dyn Write) -> Result<(), JournalError> {
         for part in 0..bytes.div_ceil(PART_BYTES) {
             let chunk = self.database.part(hash, part)?.ok_or_else(|| self.missing())?;

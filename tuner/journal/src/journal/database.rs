@@ -1,6 +1,6 @@
-//! A study in Optuna's tables of a database: several searches and Optuna's own processes work on it at once. Reads what others
-//! have changed, and writes facts of the trials that its supervisor has; those of others stay as they are. Decides nothing
-//! about trials.
+//! A study in Optuna's tables of a database: several searches and Optuna's own processes work on it at once. This module
+//! reads the changes of others, and writes facts of the trials that its supervisor owns; the trials of others stay
+//! unchanged. Decides nothing about trials.
 
 mod changes;
 mod connect;
@@ -43,8 +43,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The least time between two looks at what others have changed, and between two readings of a trial that another
-/// program runs.
+/// The shortest time between two polls for changes of others (`POLL`), and between two reads of a trial that another
+/// program runs (`READ`).
 const POLL: Duration = Duration::from_millis(50);
 const READ: Duration = Duration::from_secs(1);
 
@@ -53,16 +53,16 @@ const READ: Duration = Duration::from_secs(1);
 pub(super) struct Database {
     link: Link,
     name: String,
-    /// The number of its row; none until it is there.
+    /// The id of the study's row; none until the study exists.
     study: Option<i64>,
     owner: Owner,
-    /// The numbers of the trials' rows, by the trials' numbers.
+    /// The ids of the trials' rows, by the trials' numbers.
     ids: Vec<i64>,
-    /// The states of trials that had none of the last ones when they were read.
+    /// The states of trials that had not ended when they were last read.
     open: BTreeMap<u64, String>,
-    /// Of those, the ones that this supervisor has.
+    /// The open trials that this supervisor owns.
     own: BTreeSet<u64>,
-    /// What was recorded and is not in the database.
+    /// Facts that were recorded and are not in the database yet.
     held: Changes,
     /// Whether facts that were acknowledged are lost.
     pub(super) is_behind: bool,
@@ -71,20 +71,20 @@ pub(super) struct Database {
     signs: Signs,
 }
 
-/// What came of the wish for another trial.
+/// The result of a request for a new trial.
 #[derive(Debug, Default)]
 pub(super) struct Created {
-    /// Trials of others that were new.
+    /// New trials of others.
     pub(super) news: Vec<TrialRows>,
-    /// Trials whose facts were not written, since they are another one's.
+    /// Trials whose facts were not written, because another supervisor owns them.
     pub(super) refused: Vec<u64>,
-    /// The row of the new trial, unless it is among the `news`, or the study has enough.
+    /// The id of the new trial's row; none if the trial is among the `news`, or if the study has enough trials.
     id: Option<i64>,
-    /// The number of the trial; none where the study has enough.
+    /// The number of the trial; none if the study has enough trials.
     pub(super) number: Option<u64>,
 }
 
-/// The study that a folder says it is in, if it says so: its place, for reading.
+/// The study in the database that a folder names, for reading; none if the folder names no database.
 pub(super) fn found(folder: &Path) -> Result<Option<Database>, JournalError> {
     let Some(place) = Place::of(folder)? else { return Ok(None) };
     let url = StorageUrl::found(&place.storage).map_err(JournalError::Storage)?;
@@ -92,7 +92,7 @@ pub(super) fn found(folder: &Path) -> Result<Option<Database>, JournalError> {
     Ok(Some(Database::new(Link::new(url, Absent::Refuse), place.study, owner)))
 }
 
-/// Refuses where the supervisor of another folder runs a trial of the study `name` at an address.
+/// Fails if the supervisor of another folder runs a trial of the study `name` at an address.
 pub(super) fn refuse_others(folder: &Path, storage: &str, name: &str) -> Result<(), JournalError> {
     let url = StorageUrl::parse(storage).map_err(JournalError::Storage)?;
     let own = Place::of(folder)?.map(|place| place.supervisor).unwrap_or_default();
@@ -119,8 +119,8 @@ impl Database {
         }
     }
 
-    /// The study `name` at the address `storage`, as the supervisor of `folder`, which is locked. Makes the tables where there
-    /// are none; changes nothing else.
+    /// Opens the study `name` at the address `storage`, as the supervisor of `folder`, which is locked. Makes the tables if
+    /// they do not exist; changes nothing else.
     pub(super) fn open(
         folder: &Path,
         storage: &str,
@@ -158,7 +158,7 @@ impl Database {
         &self.owner.id
     }
 
-    /// What the tables have of the study, if it is there. Fails where they are of another version.
+    /// The study's own rows, if the study exists. Fails if the tables are of another version.
     pub(super) fn head(&mut self) -> Result<Option<Head>, JournalError> {
         let storage = self.link.storage();
         if !self.link.read(schema::is_there)? {
@@ -179,7 +179,7 @@ impl Database {
         }))
     }
 
-    /// Begins the study, unless another program has begun it meanwhile; gives the directions of its objectives.
+    /// Begins the study, unless another program has begun it meanwhile; returns the directions of its objectives.
     pub(super) fn create_study(&mut self, directions: &[Direction]) -> Result<Vec<Direction>, JournalError> {
         let name = Value::text(&self.name);
         let (study, head) = self.link.write(|connection| {
@@ -202,7 +202,7 @@ impl Database {
         Ok(head.directions)
     }
 
-    /// Deletes the study, unless another supervisor runs a trial of it.
+    /// Deletes the study, unless another supervisor runs one of its trials.
     pub(super) fn delete_study(&mut self) -> Result<(), JournalError> {
         let Some(study) = self.study else { return Ok(()) };
         self.refuse_living()?;
@@ -219,7 +219,7 @@ impl Database {
         JournalError::Database { storage: self.storage(), source: DatabaseError::Row { what } }
     }
 
-    /// The trials that others have added since the last time.
+    /// The trials that others have added since the last call.
     pub(super) fn news(&mut self) -> Result<Vec<TrialRows>, JournalError> {
         let which = self.unknown()?;
         self.link.read(|connection| rows::read(connection, &which))
@@ -229,7 +229,7 @@ impl Database {
         Ok(Which::Beyond { study: self.study()?, id: self.ids.last().copied().unwrap_or(-1) })
     }
 
-    /// These trials, as the tables have them now.
+    /// Reads the present rows of these trials.
     pub(super) fn told(&mut self, numbers: &[u64]) -> Result<Vec<TrialRows>, JournalError> {
         if numbers.is_empty() {
             return Ok(Vec::new());
@@ -242,8 +242,8 @@ impl Database {
         numbers.map(|number| self.ids[*number as usize]).collect()
     }
 
-    /// What others have changed since the last look: new trials, and those that they run or have ended. Looks at most
-    /// every 50 ms.
+    /// The changes of others since the last poll: new trials, and trials that others run or have ended. Polls at most every
+    /// 50 ms.
     pub(super) fn poll(&mut self) -> Result<Vec<TrialRows>, JournalError> {
         if self.polled.is_some_and(|polled| polled.elapsed() < POLL) {
             return Ok(Vec::new());
@@ -255,7 +255,7 @@ impl Database {
         Ok(told)
     }
 
-    /// The open trials whose state is another one now, and from time to time those that others run.
+    /// The open trials whose state has changed, and, once per second, the trials that others run.
     fn changed(&mut self) -> Result<Vec<u64>, JournalError> {
         if self.open.is_empty() {
             return Ok(Vec::new());
@@ -283,7 +283,8 @@ impl Database {
         Ok(self.open.iter().filter(is_changed).map(|(number, _)| *number).collect())
     }
 
-    /// Takes down that the record of a trial is what its rows say. Fails where its number is not the next one.
+    /// Stores the row id and the state of a trial whose record now equals its rows. Fails if the trial's number is neither
+    /// known nor the next one.
     pub(super) fn take_down(&mut self, rows: &TrialRows) -> Result<(), JournalError> {
         let number = rows.number.filter(|number| *number <= self.ids.len() as u64);
         let Some(number) = number else {
@@ -312,13 +313,13 @@ impl Database {
         self.own.remove(&number);
     }
 
-    /// Holds these facts of `study` back until the next write.
+    /// Holds back these facts of `study` until the next write.
     pub(super) fn hold(&mut self, facts: &[Fact<'_>], study: &StudyState) {
         self.held.add(facts, study, &self.owner.id);
     }
 
-    /// Writes what is held back and these facts of `study`; gives the trials of which not all was written, since others
-    /// have them or have ended them.
+    /// Writes the facts that were held back and these facts of `study`. Returns the trials whose facts were not all
+    /// written, because others own or have ended them.
     pub(super) fn write(&mut self, facts: &[Fact<'_>], study: &StudyState) -> Result<Vec<u64>, JournalError> {
         let is_acknowledged = !self.held.is_empty();
         self.hold(facts, study);
@@ -328,7 +329,7 @@ impl Database {
         }
         let (study, ids, me) = (self.study()?, &self.ids, self.owner.id.as_str());
         let written = self.link.write(|connection| put(connection, study, &changes, ids, me));
-        // The callers of what was held back do not learn that it is lost.
+        // The callers that recorded the held-back facts do not learn that the facts are lost.
         self.is_behind |= written.is_err() && is_acknowledged;
         let refused = written?;
         self.close_ended(&changes);
@@ -340,8 +341,8 @@ impl Database {
         ended.for_each(|number| self.close(number));
     }
 
-    /// Adds a trial behind those of others, in a transaction that hands out its number; none where the study has `most`
-    /// trials then. Writes what is held back.
+    /// Adds a trial after those of others, in a transaction that assigns its number; none if the study has `most` trials by
+    /// then. Writes the facts that were held back.
     pub(super) fn create(&mut self, trial: &NewTrial, most: Option<u64>) -> Result<Created, JournalError> {
         let (study, held, unknown) = (self.study()?, std::mem::take(&mut self.held), self.unknown()?);
         let (ids, owner, state) = (&self.ids, &self.owner, trial.state.unwrap_or(TrialState::Running));
@@ -349,7 +350,7 @@ impl Database {
             let refused = put(connection, study, &held, ids, &owner.id)?;
             lock(connection, "SELECT study_id FROM studies WHERE study_id = $1", study)?;
             let news = rows::read(connection, &unknown)?;
-            // One that an earlier attempt has made, whose commit was not confirmed.
+            // An earlier attempt, whose commit was not confirmed, may have made the trial.
             let made = news.iter().find(|rows| rows.owner().is_some_and(|owner| owner.id == self.owner.id));
             let (made, next) = (made.and_then(|rows| rows.number), (ids.len() + news.len()) as u64);
             if made.is_some() || most.is_some_and(|most| next >= most) {
@@ -365,7 +366,8 @@ impl Database {
         Ok(created)
     }
 
-    /// Takes down the trial that was created, once what was new before it has been. Says whether it is unknown so far.
+    /// Stores the row id and the state of the created trial, after the trials that are new before it. Returns whether this
+    /// search has no record of it yet.
     pub(super) fn take_down_created(&mut self, created: &Created, state: Option<TrialState>) -> bool {
         let Some((id, number)) = created.id.zip(created.number) else { return false };
         self.ids.push(id);
@@ -376,7 +378,7 @@ impl Database {
         true
     }
 
-    /// Begins a trial that waits, unless another program has begun it; says whether it is ours.
+    /// Begins a waiting trial, unless another program has begun it. Returns whether this supervisor owns the trial.
     pub(super) fn begin(&mut self, number: u64, times: Times) -> Result<bool, JournalError> {
         let (id, owner) = (self.ids[number as usize], &self.owner);
         self.link.write(|connection| {

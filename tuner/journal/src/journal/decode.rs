@@ -1,4 +1,4 @@
-//! A line of the journal as a fact, also where Optuna wrote it. Fails on what it does not understand.
+//! Decodes a line of the journal, of this program or of Optuna, into a fact. Fails on a line that it does not understand.
 
 use super::fact::{Fact, NewTrial, Refusal, TrialFact};
 use super::format::{self, TrialState, direction_code};
@@ -14,10 +14,10 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-/// Reads lines, and remembers the distributions in them: a journal has a few, each in thousands of lines.
+/// A decoder of lines that caches distributions: a journal has few different ones, each in thousands of lines.
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
-    /// By Optuna's text of them.
+    /// The distributions, by Optuna's text of each.
     distributions: HashMap<String, Distribution>,
 }
 
@@ -75,7 +75,8 @@ impl Decoder {
         of_trial(line, TrialFact::Parameter { name: Cow::Borrowed(name), parameter })
     }
 
-    /// None for a parameter of another program's that has a range which no search here has, as choices with `None`.
+    /// The decoded parameter; none if another program's parameter has a range that no search here supports, such as choices
+    /// with `None`.
     pub(super) fn known_parameter(
         &mut self,
         name: &str,
@@ -118,7 +119,7 @@ fn study_attribute<'a>(line: &'a Line<'_>) -> Result<Fact<'a>, Refusal> {
     study_attribute_fact(name, value)
 }
 
-/// What an attribute of the study says.
+/// The fact of a study's attribute.
 pub(super) fn study_attribute_fact<'a>(name: &'a str, value: &Value) -> Result<Fact<'a>, Refusal> {
     Ok(match name {
         format::VERSION => Fact::Version(value.as_u64().ok_or_else(|| "its version is no number".to_owned())?),
@@ -149,7 +150,7 @@ fn trial_attribute<'a>(line: &'a Line<'_>) -> Result<Fact<'a>, Refusal> {
     attribute_fact(name, value)?.map_or(Ok(Fact::Ignored), |fact| of_trial(line, fact))
 }
 
-/// What an attribute of a trial says; none for one of ours that no record has.
+/// The fact of a trial's attribute; none for an attribute of ours that no record has.
 pub(super) fn attribute_fact(name: &str, value: &Value) -> Result<Option<TrialFact<'static>>, Refusal> {
     Ok(Some(match name {
         format::EPOCHS => TrialFact::Epochs(decoded(value)?),
@@ -171,7 +172,7 @@ pub(super) fn attribute_fact(name: &str, value: &Value) -> Result<Option<TrialFa
             } else if let Some(step) = name.strip_prefix(format::INTERMEDIATE) {
                 TrialFact::Intermediate { step: step_of(step)?, value: decoded(value)? }
             } else {
-                // One of ours that a later version writes says nothing here.
+                // An attribute of ours that a later version writes is ignored.
                 let is_ours = name.starts_with(format::OURS);
                 let attribute = || TrialFact::UserAttribute { name: Cow::Owned(name.to_owned()), value: value.clone() };
                 return Ok((!is_ours).then(attribute));
@@ -184,7 +185,7 @@ fn step_of(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("its step {text} is no number"))
 }
 
-/// The values of a trial that was enqueued. One of a type that no parameter of ours has is left to the oracle.
+/// The values of an enqueued trial. A value of a type that no parameter of ours has is left to the oracle.
 pub(super) fn preset_of(value: &Value) -> Values {
     let preset = value.as_object().into_iter().flatten();
     preset.filter_map(|(name, value)| Some((name.clone(), plain(value)?))).collect()
@@ -194,7 +195,7 @@ fn of_trial<'a>(line: &Line<'_>, fact: TrialFact<'a>) -> Result<Fact<'a>, Refusa
     Ok(Fact::Trial { number: number(line.trial_id, "trial_id")?, fact })
 }
 
-/// When a trial began and ended, as far as the line says. Optuna may give the time of day without a zone.
+/// The times at which a trial began and ended, if the line has them. Optuna may write a local time without a zone.
 fn times(line: &Line<'_>) -> Times {
     let time = |text: &Option<Text<'_>>| {
         let text = text.as_ref()?.0.as_ref();
@@ -209,7 +210,7 @@ fn number(number: Option<u64>, key: &str) -> Result<u64, Refusal> {
     number.ok_or_else(|| Refusal::Damaged(format!("it has no number `{key}`")))
 }
 
-/// A value that Optuna keeps as it is.
+/// A parameter's value that Optuna stores without conversion.
 fn plain(value: &Value) -> Option<Setting> {
     match value {
         Value::Bool(value) => Some(Setting::Bool(*value)),
@@ -219,7 +220,7 @@ fn plain(value: &Value) -> Option<Setting> {
     }
 }
 
-/// A trial's values; none where one of them is no number.
+/// A trial's values; empty if one of them is not a number.
 fn values(line: &Line<'_>) -> Vec<f64> {
     let values: Option<Vec<f64>> = line.values.iter().flatten().map(Value::as_f64).collect();
     values.unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A fact as a line of the journal, in Optuna's op codes. Our own facts are user attributes whose names begin
+//! Encodes a fact as a line of the journal, in Optuna's op codes. Our own facts are user attributes whose names begin with
 //! `ferrotune:`.
 
 use super::fact::{Fact, NewTrial, TrialFact};
@@ -9,7 +9,7 @@ use ferrotune_space::{Distribution, Parameter, Value as Setting};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// The line, with its end. Every parameter has a value of its range: see [`internal_value`].
+/// The line of a fact, with its line end. The value of every parameter must be in its range: see [`internal_value`].
 pub(super) fn encode(fact: &Fact<'_>, worker_id: &str) -> String {
     let (op_code, mut object) = object(fact);
     object["op_code"] = json!(op_code);
@@ -39,7 +39,7 @@ fn object(fact: &Fact<'_>) -> (u64, Value) {
     }
 }
 
-/// The attribute of the study that a fact is; none for a fact that is something else.
+/// The name and value of the study's attribute that holds a fact; none for a fact that is stored in another way.
 pub(super) fn study_attribute_of(fact: &Fact<'_>) -> Option<(String, Value)> {
     Some(match fact {
         Fact::Version(version) => (format::VERSION.to_owned(), json!(version)),
@@ -102,7 +102,7 @@ fn trial_object(fact: &TrialFact<'_>) -> (u64, Value) {
     }
 }
 
-/// The attribute of a trial that a fact is; none for a fact that Optuna has another place for.
+/// The name and value of the trial's attribute that holds a fact; none for a fact that Optuna stores in another way.
 pub(super) fn attribute_of(fact: &TrialFact<'_>) -> Option<(String, Value)> {
     let (name, value) = match fact {
         TrialFact::Metrics { step, metrics } => {
@@ -130,8 +130,8 @@ pub(super) fn attribute_of(fact: &TrialFact<'_>) -> Option<(String, Value)> {
     Some((name.to_owned(), value))
 }
 
-/// The number that Optuna keeps for a parameter; whole numbers stay whole, so that none is too large for a float. None
-/// where the value is not in the range.
+/// The number that Optuna stores for a parameter. Integers stay integers, because a float cannot hold large ones exactly.
+/// None if the value is not in the range.
 pub(super) fn internal_value(parameter: &Parameter) -> Option<Value> {
     match (&parameter.distribution, &parameter.value) {
         (distribution, value) if !distribution.contains(value) => None,
@@ -144,7 +144,7 @@ fn plain_json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).expect("the records' types have text keys and no serialiser that fails")
 }
 
-/// As Python's `isoformat(timespec="microseconds")` in UTC.
+/// The text of a time, as Python's `isoformat(timespec="microseconds")` in UTC.
 fn isoformat(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Micros, false)
 }

@@ -1,4 +1,4 @@
-//! What keeps a study from being opened, read or written, and what to do about it.
+//! Errors that keep a study from being opened, read or written, and what to do about them.
 
 use super::VERSION;
 use super::database::{DatabaseError, StorageUrlError};
@@ -6,7 +6,7 @@ use crate::folder::FolderError;
 use crate::study_folder::JOURNAL;
 use std::path::PathBuf;
 
-/// What kept a study from being opened, read or written.
+/// The reason why a study cannot be opened, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The folder or the journal cannot be made or written.
@@ -14,18 +14,18 @@ pub enum JournalError {
     NotWritable {
         /// The study's folder.
         folder: PathBuf,
-        /// Why.
+        /// The system's reason.
         source: std::io::Error,
     },
-    /// Something in the study's folder leads out of it.
+    /// The study's folder contains a symbolic link or a special file, or cannot be read.
     #[error(transparent)]
     Folder(#[from] FolderError),
     /// Reading or writing failed.
     #[error("study file {}: {source}; what is on disk stays valid, so free space or repair access and run it again", path.display())]
     Io {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The system's reason.
         source: std::io::Error,
     },
     /// The lock that Optuna's writers take cannot be made beside the journal.
@@ -34,15 +34,16 @@ pub enum JournalError {
         path.display()
     )]
     AppendLock {
-        /// The journal.
+        /// The path of the journal.
         path: PathBuf,
-        /// Why.
+        /// The system's reason.
         source: std::io::Error,
     },
-    /// A write has failed after which the file has less than was taken down.
+    /// The file lacks facts that were already acknowledged, after a failed write or because another program has cut the
+    /// file.
     #[error("study file {} lacks facts that were acknowledged: a write has failed, or another program has cut the file; open the study again", path.display())]
     Behind {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// Another process writes this study.
@@ -50,56 +51,56 @@ pub enum JournalError {
     Locked {
         /// The study.
         study: String,
-        /// Process and host.
+        /// The process and the host that hold the lock.
         holder: String,
     },
-    /// The journal has facts that this version does not know.
+    /// The journal has facts of a newer version.
     #[error(
         "study {study} was written by ferrotune journal version {found}, this one reads up to {VERSION}; update ferrotune"
     )]
     NewerVersion {
         /// The study.
         study: String,
-        /// Its version.
+        /// The journal's version.
         found: u64,
     },
     /// A line before the last is damaged.
     #[error("line {line} of {} is damaged ({reason}); restore the file from a copy, or start anew with --overwrite", path.display())]
     Corrupt {
-        /// The journal.
+        /// The path of the journal.
         path: PathBuf,
-        /// Number of the line, counted from 1.
+        /// The number of the line, counted from 1.
         line: u64,
-        /// What is wrong with it.
+        /// What is wrong with the line.
         reason: String,
     },
-    /// The study optimises something else.
+    /// The study has another objective.
     #[error("study {study} optimises {earlier}, not {wanted}; use another --project or --overwrite")]
     OtherObjective {
         /// The study.
         study: String,
-        /// Its objective.
+        /// The study's objective.
         earlier: String,
-        /// The objective asked for.
+        /// The objective of this search.
         wanted: String,
     },
-    /// The study's trials are those of other code.
+    /// The study's trials come from other code.
     #[error(
         "study {study}: the objective has changed since trial {trial}; --overwrite begins anew, --continue keeps the trials so far, and another --project has both"
     )]
     OtherSource {
         /// The study.
         study: String,
-        /// Its last trial.
+        /// The study's last trial.
         trial: u64,
     },
-    /// There is no journal.
+    /// The folder has no journal.
     #[error("there is no study in {}; run %%tune with this --project first", folder.display())]
     Missing {
         /// The folder.
         folder: PathBuf,
     },
-    /// The folder to overwrite is no study.
+    /// The folder to overwrite is not a study.
     #[error("{} is not a study (no {JOURNAL} in it), so --overwrite leaves it alone; use another --project", folder.display())]
     NotAStudy {
         /// The folder.
@@ -110,78 +111,78 @@ pub enum JournalError {
         "the user attribute {name} = {value} cannot be kept; give a finite number, and a name that does not begin with ferrotune:"
     )]
     UserAttribute {
-        /// Its name.
+        /// The attribute's name.
         name: String,
-        /// Its value.
+        /// The attribute's value.
         value: String,
     },
     /// A fact about a trial that was never started.
     #[error("trial {number} cannot be recorded: the study has {trials} trials; start it first")]
     UnknownTrial {
-        /// The trial.
+        /// The trial's number.
         number: u64,
-        /// Trials in the journal.
+        /// The number of trials in the journal.
         trials: u64,
     },
     /// The address of the study's database cannot be used.
     #[error(transparent)]
     Storage(#[from] StorageUrlError),
-    /// The study's database did not do what it was asked.
+    /// An operation on the study's database failed.
     #[error("storage {storage}: {source}")]
     Database {
-        /// Its address, without a password.
+        /// The database's address, without a password.
         storage: String,
-        /// Why.
+        /// The reason.
         source: DatabaseError,
     },
-    /// The tables are those of another version of Optuna.
+    /// The tables are of another version of Optuna.
     #[error(
         "storage {storage} has version {found} of Optuna's tables, which is not that of Optuna 5; upgrade it with `optuna storage upgrade`, or use another database"
     )]
     OtherSchema {
-        /// The address, without a password.
+        /// The database's address, without a password.
         storage: String,
-        /// The version found.
+        /// The version of the tables.
         found: String,
     },
-    /// The folder belongs to a study that is somewhere else.
+    /// The folder belongs to a study that is stored elsewhere.
     #[error("study folder {} is of a study in {found}; use another --project, or give that --storage", folder.display())]
     OtherStorage {
         /// The folder.
         folder: PathBuf,
-        /// Where the study is.
+        /// The place where the study is stored.
         found: String,
     },
-    /// A mirror of a study that is in a database.
+    /// A mirror cannot be used for a study in a database.
     #[error("--mirror copies a study's journal, and with --storage there is none; leave one of them out")]
     Mirrored,
-    /// What workers run can be published only in a database.
+    /// Code for workers can be published only in a database.
     #[error("--publish puts what workers run into the study's database, and this study is in none; add --storage")]
     NotShared,
-    /// The study's database has nothing, or not all, of what workers run.
+    /// The study's database lacks some or all of the publication for workers.
     #[error(
         "study {study} in {storage} has nothing for workers, or not yet all of it; start its search with --publish"
     )]
     NotPublished {
         /// The study.
         study: String,
-        /// The address, without a password.
+        /// The database's address, without a password.
         storage: String,
     },
-    /// Facts that were acknowledged are not in the database.
+    /// The database lacks facts that were already acknowledged.
     #[error("storage {storage} lacks facts that were acknowledged, since a write has failed; run the search again")]
     Lost {
-        /// The address, without a password.
+        /// The database's address, without a password.
         storage: String,
     },
-    /// A value that its own distribution does not hold.
+    /// A value outside its own distribution.
     #[error("trial {number}: {name} = {value} is not in the parameter's range; suggest a value from the range")]
     OutsideRange {
-        /// The trial.
+        /// The trial's number.
         number: u64,
-        /// The parameter.
+        /// The parameter's name.
         name: String,
-        /// The value.
+        /// The parameter's value.
         value: String,
     },
 }

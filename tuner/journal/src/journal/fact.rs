@@ -1,4 +1,4 @@
-//! What one line of the journal says, and what that means for the study: [`Fact::apply`] is the only code that changes a
+//! The facts of a journal, one per line, and their effects on the study: [`Fact::apply`] is the only code that changes a
 //! trial's record. It runs after each append, and for each line when a study is opened. No IO and no JSON.
 
 use super::VERSION;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// One line of the journal.
+/// The fact in one line of the journal.
 #[derive(Debug)]
 pub(super) enum Fact<'a> {
     StudyCreated {
@@ -22,11 +22,11 @@ pub(super) enum Fact<'a> {
     },
     /// The version of our own facts.
     Version(u64),
-    /// The search, as it is started now.
+    /// The spec of the search at its present start.
     Spec(Box<StudySpec>),
     /// The names of several objectives, for Optuna's tables and plots.
     MetricNames(Vec<String>),
-    /// Where the objective's source asks for a parameter.
+    /// The position in the objective's source that asks for a parameter.
     Place {
         parameter: Cow<'a, str>,
         place: String,
@@ -36,9 +36,9 @@ pub(super) enum Fact<'a> {
         parameter: Cow<'a, str>,
         default: Value,
     },
-    /// A trial whose number is the count of such lines before it, whoever wrote them.
+    /// A new trial. Its number is the count of such lines before it, whichever program wrote them.
     TrialCreated(NewTrial),
-    /// A trial as a database has it now, in place of what was known of it; the facts of it follow. It may be a new one.
+    /// A trial as a database has it now, which replaces the known record of it; its facts follow. The trial may be new.
     TrialTold {
         number: u64,
         trial: NewTrial,
@@ -51,7 +51,7 @@ pub(super) enum Fact<'a> {
     Ignored,
 }
 
-/// A trial as its first line describes it. Optuna's `add_trial` writes a whole trial in one line.
+/// A trial, as its first line describes it. Optuna's `add_trial` writes a whole trial in one line.
 #[derive(Debug, Default)]
 pub(super) struct NewTrial {
     pub(super) times: Times,
@@ -63,7 +63,7 @@ pub(super) struct NewTrial {
     pub(super) values: Vec<f64>,
 }
 
-/// What a line says of a trial that exists.
+/// A fact about a trial that exists.
 #[derive(Debug)]
 pub(super) enum TrialFact<'a> {
     Parameter {
@@ -89,11 +89,11 @@ pub(super) enum TrialFact<'a> {
     /// The last checkpoint; `None` once it is removed.
     Checkpoint(Option<Checkpoint>),
     Inherited(Inheritance),
-    /// An execution is over, with these values, and another one follows.
+    /// An execution is over, with these values, and another execution follows.
     Executed(Vec<f64>),
-    /// The values of all executions. Counts when the trial's end follows.
+    /// The values of all executions. They become valid with the trial's end.
     Executions(Vec<Vec<f64>>),
-    /// How the trial ends. Counts when the state follows that Optuna has for it.
+    /// The ending of the trial. It becomes valid with the state that Optuna has for it.
     Ending(Ending),
     PausedAt(Option<u64>),
     PeakBytes(u64),
@@ -102,12 +102,12 @@ pub(super) enum TrialFact<'a> {
     Retried(Vec<Ending>),
     Memory(MemoryCheck),
     Device(DeviceUse),
-    /// A user attribute, of the objective's or of Optuna's.
+    /// A user attribute, set by the objective or by Optuna.
     UserAttribute {
         name: Cow<'a, str>,
         value: serde_json::Value,
     },
-    /// How far the trial is beyond each constraint, for Optuna.
+    /// The trial's excess over each constraint, for Optuna.
     ConstraintExcesses(Vec<f64>),
 }
 
@@ -116,23 +116,23 @@ pub(super) enum TrialFact<'a> {
 pub(super) struct Checkpoint {
     /// The last step that it covers.
     pub(super) step: u64,
-    /// Its name in the trial's folder.
+    /// The checkpoint's file name in the trial's folder.
     pub(super) file: String,
 }
 
-/// A trial begins with another one's checkpoint.
+/// The inheritance of another trial's checkpoint by a new trial.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Inheritance {
-    /// The other trial.
+    /// The number of the other trial.
     pub(super) parent: u64,
-    /// The checkpoint's name in the trial's folder, if the other one had any.
+    /// The checkpoint's file name in the new trial's folder, if the other trial had a checkpoint.
     pub(super) file: Option<String>,
 }
 
-/// Why a line cannot be a line of this journal.
+/// The reason why a line cannot be a line of this journal.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// It was written by this newer version.
+    /// A newer version, with this number, wrote the line.
     Newer(u64),
     Damaged(String),
 }
@@ -144,8 +144,8 @@ impl From<String> for Refusal {
 }
 
 impl Fact<'_> {
-    /// Changes the study's state by this fact, which a program of the kind `writer` has written. Fails, and changes
-    /// nothing, where the fact does not fit the lines before it.
+    /// Applies this fact, which a program of the kind `writer` has written, to the study's state. Fails, and changes
+    /// nothing, if the fact contradicts the lines before it.
     pub(super) fn apply(self, writer: Runner, study: &mut StudyState) -> Result<(), Refusal> {
         match self {
             Fact::StudyCreated { name, directions } => {
@@ -181,7 +181,7 @@ impl NewTrial {
         self.apply_at(study.trials.len() as u64, writer, study);
     }
 
-    /// Replaces the trial `number`, or is the next one.
+    /// Replaces the trial `number`, or adds it as the next one.
     fn apply_at(self, number: u64, writer: Runner, study: &mut StudyState) {
         let runner = if self.state == Some(TrialState::Waiting) { Runner::Nobody } else { writer };
         let (parameters, preset) = (self.parameters, self.preset);
@@ -195,7 +195,8 @@ impl NewTrial {
 }
 
 impl TrialFact<'_> {
-    /// As in Optuna, no parameter, intermediate value or state counts after a trial's end, so that the first end counts.
+    /// Applies this fact to a trial's record. As in Optuna, a parameter, an intermediate value or a state after the trial's
+    /// end is ignored, so the first end is final.
     fn apply(self, number: u64, writer: Runner, study: &mut StudyState) {
         let record = &mut study.trials[number as usize];
         let is_open = record.ending.is_none();

@@ -1,5 +1,5 @@
-//! Numbers and names in a journal: Optuna's op codes and states, and the attributes in which our own facts stand. Used by
-//! `encode` and `decode` alone.
+//! The numbers and names in a journal: Optuna's op codes and states, and the names of the attributes that hold our own
+//! facts. They are shared by the code that encodes and decodes facts.
 
 use ferrotune_space::objective::Direction;
 
@@ -13,20 +13,20 @@ pub(super) const TRIAL_INTERMEDIATE: u64 = 7;
 pub(super) const TRIAL_USER_ATTRIBUTE: u64 = 8;
 pub(super) const TRIAL_SYSTEM_ATTRIBUTE: u64 = 9;
 
-/// How the names of our own attributes begin.
+/// The prefix of the names of our own attributes.
 pub(super) const OURS: &str = "ferrotune:";
 
-/// Attributes of a study.
+/// An attribute of a study: the version of our own facts.
 pub(super) const VERSION: &str = "ferrotune:journal";
 pub(super) const SPEC: &str = "ferrotune:spec";
-/// What workers on other hosts run.
+/// The publication for workers on other hosts.
 pub(super) const CONTENT: &str = "ferrotune:content";
-/// Followed by a parameter's name: where the objective asks for it.
+/// The prefix of the attribute with the position at which the objective asks for a parameter; the parameter's name follows.
 pub(super) const PLACE: &str = "ferrotune:place:";
-/// Followed by a parameter's name: the value that the first trial has.
+/// The prefix of the attribute with the default of a parameter, which the first trial uses; the parameter's name follows.
 pub(super) const DEFAULT: &str = "ferrotune:default:";
 
-/// Attributes of a trial.
+/// An attribute of a trial: the number of epochs of a whole training.
 pub(super) const EPOCHS: &str = "ferrotune:epochs";
 pub(super) const CHECKPOINT: &str = "ferrotune:checkpoint";
 pub(super) const PAUSED_AT: &str = "ferrotune:paused_at";
@@ -37,31 +37,33 @@ pub(super) const UNENDED_WORKERS: &str = "ferrotune:unended_workers";
 pub(super) const MEMORY: &str = "ferrotune:memory";
 pub(super) const DEVICE: &str = "ferrotune:device";
 pub(super) const INHERITANCE: &str = "ferrotune:parent";
-/// The values of an execution that another one follows.
+/// The values of an execution that another execution follows.
 pub(super) const EXECUTED: &str = "ferrotune:executed";
 /// The values of all executions, once the trial has ended.
 pub(super) const EXECUTIONS: &str = "ferrotune:executions";
 pub(super) const ENDING: &str = "ferrotune:ending";
-/// Followed by a parameter's name, in a database: the parameter, where Optuna's columns do not hold all of it.
+/// In a database, the prefix of the attribute with a parameter that Optuna's columns cannot hold exactly; the parameter's
+/// name follows.
 pub(super) const PARAMETER: &str = "ferrotune:parameter:";
-/// In a database: the supervisor that has the trial.
+/// In a database: the supervisor that owns the trial.
 pub(super) const SUPERVISOR: &str = "ferrotune:supervisor";
-/// In a database: the epoch at which the trial waited before the worker that runs now.
+/// In a database: the epoch at which the trial waited before its present worker.
 pub(super) const CONTINUED_FROM: &str = "ferrotune:continued_from";
-/// Followed by the step.
+/// The prefix of the attribute with the metrics of a step; the step follows.
 pub(super) const METRICS: &str = "ferrotune:metrics:";
-/// Followed by the step, in a database: the value of the first objective, where Optuna's column does not hold the step.
+/// In a database, the prefix of the attribute with the value of the first objective at a step that Optuna's column cannot
+/// hold; the step follows.
 pub(super) const INTERMEDIATE: &str = "ferrotune:intermediate:";
 
-/// Optuna's attribute of a trial that was enqueued: its values.
+/// Optuna's attribute of an enqueued trial: its values.
 pub(super) const PRESET: &str = "fixed_params";
-/// Optuna's attribute of a trial: how far it is beyond each constraint, at most 0 where it keeps to it.
+/// Optuna's attribute of a trial: its excess over each constraint, at most 0 if the constraint is met.
 pub(super) const CONSTRAINTS: &str = "constraints";
 /// Optuna's attribute of a study: the names of its objectives.
 pub(super) const METRIC_NAMES: &str = "study:metric_names";
 
-/// Extra key of a parameter's line: the range as the objective gave it, where Optuna's form of it differs (its upper
-/// bound lies on the lattice).
+/// An extra key of a parameter's line: the range as the objective gave it, if Optuna's form of the range differs (its upper
+/// bound is on the lattice).
 pub(super) const RANGE: &str = "ferrotune:range";
 
 /// Optuna's `TrialState`.
@@ -79,7 +81,7 @@ impl TrialState {
         self as u64
     }
 
-    /// Its name in a database.
+    /// The name of the state in a database.
     pub(super) fn name(self) -> &'static str {
         match self {
             TrialState::Running => "RUNNING",
@@ -95,7 +97,7 @@ impl TrialState {
         [Running, Complete, Pruned, Fail, Waiting].into_iter().find(|state| state.name() == name)
     }
 
-    /// Whether no other one follows it.
+    /// Whether the state is final.
     pub(super) fn is_end(self) -> bool {
         matches!(self, TrialState::Complete | TrialState::Pruned | TrialState::Fail)
     }

@@ -1,5 +1,5 @@
-//! A study in a database: facts become rows of Optuna's tables, and the rows that others change become facts. What is
-//! recorded is in the database before the call that records it returns, unless it is to be held back.
+//! A study in a database: facts become rows of Optuna's tables, and the rows that others change become facts. A recorded
+//! fact is in the database before the call that records it returns, unless facts are held back.
 
 use super::database::{Database, Dead, Head, Look, TrialRows};
 use super::decode::study_attribute_fact;
@@ -12,7 +12,7 @@ use ferrotune_space::record::Runner;
 use std::borrow::Cow;
 use std::path::Path;
 
-/// The database, and whether what is recorded is held back.
+/// The database, and whether facts are held back.
 #[derive(Debug)]
 pub(super) struct InDatabase {
     database: Database,
@@ -24,13 +24,13 @@ impl InDatabase {
         InDatabase { database, is_holding: false }
     }
 
-    /// Deletes the study, unless another supervisor runs a trial of it.
+    /// Deletes the study, unless another supervisor runs one of its trials.
     pub(super) fn delete_study(&mut self) -> Result<(), JournalError> {
         self.database.head()?;
         self.database.delete_study()
     }
 
-    /// Reads the study; says whether there is one.
+    /// Reads the study. Returns whether it exists.
     pub(super) fn read_study(&mut self, known: &mut Known) -> Result<bool, JournalError> {
         let Some(head) = self.database.head()? else { return Ok(false) };
         self.take_head(known, head)?;
@@ -43,7 +43,7 @@ impl InDatabase {
         let study = &mut known.replay.study;
         (study.name, study.directions) = (Some(known.name.clone()), head.directions);
         let own = format!("{}:{}", format::SPEC, self.database.supervisor());
-        // Its own search comes after that of whoever wrote last.
+        // This supervisor's own spec is applied after those of others, so it is the one in force.
         let (last, others): (Vec<_>, Vec<_>) = head.attributes.into_iter().partition(|(name, _)| *name == own);
         for (name, text) in others.iter().chain(&last) {
             let name = if *name == own { format::SPEC } else { name };
@@ -62,7 +62,7 @@ impl InDatabase {
         }
     }
 
-    /// Changes the records to what these rows say.
+    /// Applies these rows to the records.
     fn take_in(&mut self, known: &mut Known, told: Vec<TrialRows>) -> Result<(), JournalError> {
         known.has_news |= !told.is_empty();
         let me = self.database.supervisor().to_owned();
@@ -80,20 +80,20 @@ impl InDatabase {
         Ok(())
     }
 
-    /// Takes in the trials of which facts were not written, since others have or have ended them.
+    /// Reads the trials whose facts were not written because others own or have ended them.
     fn take_in_refused(&mut self, known: &mut Known, mut refused: Vec<u64>) -> Result<(), JournalError> {
         refused.dedup();
         let told = self.database.told(&refused)?;
         self.take_in(known, told)
     }
 
-    /// Takes in what others have changed.
+    /// Reads the changes of others.
     pub(super) fn read_others(&mut self, known: &mut Known) -> Result<(), JournalError> {
         let told = self.database.poll()?;
         self.take_in(known, told)
     }
 
-    /// Writes what a study begins with, unless it is there.
+    /// Writes the first facts of a study, unless the study exists.
     pub(super) fn begin_study(&mut self, known: &mut Known, facts: Vec<Fact<'_>>) -> Result<(), JournalError> {
         for fact in &facts {
             if let Fact::StudyCreated { directions, .. } = fact {
@@ -106,7 +106,7 @@ impl InDatabase {
         self.append(known, facts)
     }
 
-    /// Writes these facts, unless they are to be held back, and changes the records by them.
+    /// Writes these facts, unless facts are held back, and applies them to the records.
     pub(super) fn record(&mut self, known: &mut Known, facts: Vec<Fact<'_>>) -> Result<(), JournalError> {
         if !self.is_holding {
             return self.append(known, facts);
@@ -129,12 +129,12 @@ impl InDatabase {
         if self.database.is_behind { Err(JournalError::Lost { storage: storage() }) } else { Ok(()) }
     }
 
-    /// Holds back what is recorded from now on, until the next trial begins.
+    /// Holds back the facts that are recorded from now on, until the next trial begins.
     pub(super) fn hold(&mut self) {
         self.is_holding = true;
     }
 
-    /// Writes what was held back.
+    /// Writes the facts that were held back.
     pub(super) fn sync(&mut self, known: &mut Known) -> Result<(), JournalError> {
         self.append(known, Vec::new())
     }
@@ -144,7 +144,7 @@ impl InDatabase {
         self.sync(known)
     }
 
-    /// Adds a trial behind those of others; none where the study has `most` trials then.
+    /// Adds a trial after those of others; none if the study has `most` trials by then.
     pub(super) fn create(
         &mut self,
         known: &mut Known,
@@ -163,7 +163,7 @@ impl InDatabase {
         Ok(created.number)
     }
 
-    /// Begins a trial that waits, unless another program has begun it; says whether it is ours.
+    /// Begins a waiting trial, unless another program has begun it. Returns whether this search owns the trial.
     pub(super) fn begin(&mut self, known: &mut Known, number: u64, times: Times) -> Result<bool, JournalError> {
         self.sync(known)?;
         let is_ours = self.database.begin(number, times)?;
@@ -171,40 +171,40 @@ impl InDatabase {
         Ok(is_ours)
     }
 
-    /// Gives signs of life, and takes in what became of trials that another supervisor has taken for dead.
+    /// Writes heartbeats, and reads the trials that another supervisor has taken over.
     pub(super) fn beat(&mut self, known: &mut Known) -> Result<(), JournalError> {
         let lost = self.database.beat()?;
         self.take_in_refused(known, lost)
     }
 
-    /// Trials whose supervisors are dead.
+    /// The trials whose supervisors are dead.
     pub(super) fn dead(&mut self) -> Result<Vec<Dead>, JournalError> {
         self.database.dead()
     }
 
-    /// Whether one of these trials has a supervisor that gives signs of life, or has given some.
+    /// Whether one of these trials has a heartbeat, of a supervisor that is alive or has died.
     pub(super) fn any_has_signs(&mut self, numbers: &[u64]) -> Result<bool, JournalError> {
         self.database.any_has_signs(numbers)
     }
 
-    /// Makes a dead supervisor's trial this one's, which goes on from `checkpoint`, if it has one; says whether it did.
+    /// Makes a dead supervisor's trial this search's own. Returns whether it did.
     pub(super) fn take_over(&mut self, known: &mut Known, dead: &Dead) -> Result<bool, JournalError> {
         let is_ours = self.database.take_over(dead)?;
         self.take_in_refused(known, vec![dead.number])?;
         Ok(is_ours)
     }
 
-    /// What goes on while the database is waited for.
+    /// Sets the callback that runs while the database is awaited.
     pub(super) fn while_waiting(&self, look: Look) {
         self.database.while_waiting(look);
     }
 
-    /// The database, for what workers on other hosts run.
+    /// The database, for the publication to workers on other hosts.
     pub(super) fn database(&mut self) -> &mut Database {
         &mut self.database
     }
 
-    /// Writes what was held back, and takes back the signs of life.
+    /// Writes the facts that were held back, and removes the heartbeats.
     pub(super) fn leave(&mut self, known: &mut Known, leaves_trials: bool) -> Result<(), JournalError> {
         if self.database.is_behind {
             return Ok(());
@@ -215,7 +215,7 @@ impl InDatabase {
     }
 }
 
-/// The study that the folder says is in a database; none where it says nothing of it.
+/// Reads the study in the database that the folder names; none if the folder names no database.
 pub(super) fn read(folder: &Path) -> Result<Option<Study>, JournalError> {
     let Some(database) = super::database::found(folder)? else { return Ok(None) };
     let mut known = Known { name: database.name().to_owned(), ..Known::default() };

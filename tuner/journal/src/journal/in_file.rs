@@ -1,4 +1,4 @@
-//! A study in a file of its folder: facts are lines behind those of other programs. Never rewrites a line.
+//! A study in a file of its folder: new facts are appended after the lines of other programs. Never rewrites a line.
 
 use super::fact::{Fact, NewTrial, TrialFact};
 use super::known::Known;
@@ -8,12 +8,12 @@ use super::{JournalError, encode, line};
 use ferrotune_space::seed;
 use std::path::Path;
 
-/// The journal's file, and what is to be written to it.
+/// The journal's file, and the lines to be written to it.
 #[derive(Debug)]
 pub(super) struct InFile {
     file: SharedFile,
     worker_id: String,
-    /// Whole lines that are not in the file yet.
+    /// Complete lines that are not in the file yet.
     held: String,
     pub(super) is_holding: bool,
 }
@@ -30,7 +30,7 @@ impl InFile {
         self.locked(|journal| journal.file.empty())
     }
 
-    /// Reads the study. What follows its last whole line is cut off.
+    /// Reads the study. Bytes after its last complete line are cut off.
     pub(super) fn read_study(&mut self, known: &mut Known) -> Result<(), JournalError> {
         self.locked(|journal| {
             known.replay = Replay::of(journal.file.path(), &known.name)?;
@@ -42,13 +42,13 @@ impl InFile {
         })
     }
 
-    /// Takes in what other programs have appended.
+    /// Reads and applies the lines that other programs have appended.
     pub(super) fn read_others(&mut self, known: &mut Known) -> Result<(), JournalError> {
         self.file.read_others()?;
         self.apply_others(known)
     }
 
-    /// Writes these facts, unless they are to be held back, and then changes the records by them.
+    /// Writes these facts, unless facts are held back, and then applies them to the records.
     pub(super) fn record(&mut self, known: &mut Known, facts: Vec<Fact<'_>>) -> Result<(), JournalError> {
         if !self.is_holding {
             return self.append(known, |_| facts);
@@ -59,8 +59,8 @@ impl InFile {
         Ok(())
     }
 
-    /// Appends the facts that are due behind what other programs have written, which is known then. No other program
-    /// appends meanwhile.
+    /// Appends facts after the lines of other programs, which are applied first, so that `due` can depend on them. No other
+    /// program appends meanwhile.
     pub(super) fn append<'a>(
         &mut self,
         known: &mut Known,
@@ -74,13 +74,13 @@ impl InFile {
         })
     }
 
-    /// Adds a trial, behind those of other programs.
+    /// Adds a trial after those of other programs; returns its number.
     pub(super) fn create(&mut self, known: &mut Known, trial: NewTrial) -> Result<u64, JournalError> {
         self.append(known, |_| vec![Fact::TrialCreated(trial)])?;
         Ok(known.replay.study.trials.len() as u64 - 1)
     }
 
-    /// Begins a trial that waits, unless another program has begun it; says whether it is ours.
+    /// Begins a waiting trial, unless another program has begun it. Returns whether this search owns the trial.
     pub(super) fn begin(&mut self, known: &mut Known, number: u64, fact: TrialFact<'_>) -> Result<bool, JournalError> {
         let mut is_free = false;
         self.append(known, |known| {
@@ -90,7 +90,7 @@ impl InFile {
         Ok(is_free)
     }
 
-    /// Puts all that was recorded on disk.
+    /// Writes all recorded facts to disk.
     pub(super) fn sync(&mut self, known: &mut Known) -> Result<(), JournalError> {
         self.file.check_is_whole()?;
         if !self.held.is_empty() {
@@ -99,7 +99,7 @@ impl InFile {
         self.file.sync()
     }
 
-    /// Does something while no other program appends.
+    /// Runs `action` while no other program appends.
     fn locked<T>(&mut self, action: impl FnOnce(&mut InFile) -> Result<T, JournalError>) -> Result<T, JournalError> {
         self.file.check_is_whole()?;
         self.file.take_lock()?;
@@ -108,22 +108,23 @@ impl InFile {
         done
     }
 
-    /// Appends what was held back, and these facts, by which the records change then. The lock is held, and what others
-    /// have written has been applied.
+    /// Appends the facts that were held back and these facts, and then applies these facts to the records. The lock is
+    /// held, and the lines of others have been applied.
     fn write(&mut self, known: &mut Known, facts: Vec<Fact<'_>>) -> Result<(), JournalError> {
         let mut text = std::mem::take(&mut self.held);
         let is_acknowledged = !text.is_empty();
         text.extend(facts.iter().map(|fact| encode::encode(fact, &self.worker_id)));
         let survives = if self.is_holding { Survives::Process } else { Survives::Machine };
         let written = self.file.write(&text, survives);
-        // The caller learns that these facts are lost; the callers of what was held back cannot any more.
+        // The caller learns that these facts are lost; the callers that recorded the held-back facts cannot learn it any
+        // more.
         self.file.is_behind |= written.is_err() && is_acknowledged;
         written?;
         known.apply(facts);
         Ok(())
     }
 
-    /// Applies the lines of other programs that have been read, as when the study is opened.
+    /// Applies the new lines of other programs, as when the study is opened.
     fn apply_others(&mut self, known: &mut Known) -> Result<(), JournalError> {
         let lines = self.file.take_others();
         if lines.is_empty() {
@@ -132,14 +133,15 @@ impl InFile {
         known.has_news = true;
         let (path, study) = (self.file.path().to_owned(), known.name.as_str());
         known.replay.go_on(&lines, &path, study).map_err(|error| {
-            // From here on the records and the file differ. The whole file tells the number of the line.
+            // From here on the records and the file differ. Only the whole file gives the number of the damaged line.
             self.file.is_behind = true;
             Replay::damage(&path, study).unwrap_or(error)
         })
     }
 }
 
-/// Optuna tells the writers of a journal apart by this; a line that begins so must have a checksum.
+/// The id by which Optuna distinguishes the writers of a journal. A line of ours, which has this prefix, must have a
+/// checksum.
 fn worker_id() -> String {
     format!("{}{}-{:x}", line::WORKER_PREFIX, std::process::id(), seed::draw())
 }

@@ -1,4 +1,5 @@
-//! One line of the journal: its JSON object and the checksum over it. Knows nothing of what the object says.
+//! One line of the journal: its JSON object, and the checksum of that object. Knows nothing about the meaning of the
+//! object.
 
 use ferrotune_space::Distribution;
 use ferrotune_space::record::Runner;
@@ -9,10 +10,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Every line of ours names a worker that begins with this; Optuna's begin with a UUID.
+/// The prefix of the worker id in every line of ours; Optuna's worker ids begin with a UUID.
 pub(super) const WORKER_PREFIX: &str = "ferrotune-";
 
-/// What comes before the eight hexadecimal digits of the checksum, which is the last key of the object.
+/// The text before the eight hexadecimal digits of the checksum, which is the last key of the object.
 const CRC_KEY: &str = ",\"crc\":\"";
 
 /// Length of `,"crc":"01234567"}`.
@@ -26,7 +27,7 @@ pub(super) fn encode(object: &Value) -> String {
     format!("{open}{CRC_KEY}{crc:08x}\"}}\n")
 }
 
-/// What a line can say, of all op codes. Names and texts are the line's own bytes where it has no escapes in them:
+/// All fields that a line can have, of all op codes. Names and texts are borrowed from the line if they contain no escapes:
 /// a journal of a hundred thousand trials has millions of lines.
 #[derive(Debug, Deserialize)]
 pub(super) struct Line<'a> {
@@ -54,7 +55,7 @@ pub(super) struct Line<'a> {
     #[serde(borrow)]
     pub(super) study_name: Option<Text<'a>>,
     pub(super) directions: Option<Vec<Value>>,
-    /// With the next four, a whole trial in one line, as Optuna's `add_trial` writes it.
+    /// The value of a trial. With the next four fields, one line has a whole trial, as Optuna's `add_trial` writes it.
     pub(super) value: Option<Value>,
     pub(super) params: Option<BTreeMap<String, Value>>,
     pub(super) distributions: Option<BTreeMap<String, String>>,
@@ -95,20 +96,20 @@ impl<'de: 'a, 'a> Deserialize<'de> for Attribute<'a> {
 }
 
 impl Line<'_> {
-    /// The program that wrote it.
+    /// The kind of program that wrote the line.
     pub(super) fn writer(&self) -> Runner {
         let is_ours = self.worker_id.as_ref().is_none_or(|worker| worker.0.starts_with(WORKER_PREFIX));
         if is_ours { Runner::Search } else { Runner::Other }
     }
 }
 
-/// Whether these bytes of a journal, which may be damaged, name a worker of ours.
+/// Whether these bytes of a journal, which may be damaged, contain the worker prefix of ours.
 pub(super) fn is_ours(bytes: &[u8]) -> bool {
     bytes.windows(WORKER_PREFIX.len()).any(|window| window == WORKER_PREFIX.as_bytes())
 }
 
-/// A line with `null` in place of `NaN` and infinities, which Python writes and JSON does not have. `None` where the line
-/// has no such value outside its texts.
+/// A line with `null` in place of `NaN` and infinities, which Python writes and JSON lacks. `None` if the line has no such
+/// value outside its texts.
 pub(super) fn with_nulls(line: &[u8]) -> Option<Vec<u8>> {
     let (mut plain, mut rest) = (Vec::with_capacity(line.len()), line);
     let (mut is_in_text, mut is_escaped, mut is_changed) = (false, false, false);
@@ -139,7 +140,7 @@ pub(super) fn decode(line: &[u8]) -> Result<Line<'_>, String> {
     hasher.update(body.as_bytes());
     hasher.update(b"}");
     let found = hasher.finalize();
-    // Digit by digit: our checksums have no capital digits.
+    // The digits are compared one by one, because our checksums have no capital digits.
     let digits = (0..8).rev().map(|place| b"0123456789abcdef"[(found >> (4 * place) & 15) as usize]);
     if digits.eq(crc.bytes()) { Ok(object) } else { Err(format!("its checksum is {crc} but its text has {found:08x}")) }
 }

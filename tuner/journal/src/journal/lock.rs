@@ -1,4 +1,4 @@
-//! The lock that keeps a study to one writer. The system gives it up with the process; nothing to clean after a crash.
+//! The lock that gives a study only one writer. The system releases it with the process, so nothing is left after a crash.
 
 use super::JournalError;
 use crate::study_folder::LOCK as FILE;
@@ -39,7 +39,7 @@ impl StudyLock {
 
 impl Drop for StudyLock {
     fn drop(&mut self) {
-        // A child that another thread is just starting has the file open, too, until it has become another program.
+        // A child process that another thread is just starting also has the file open, until it has become another program.
         if let Err(errno) = flock(&self.file, FlockOperation::Unlock) {
             tracing::warn!(%errno, "the study stays locked until this process ends");
         }
@@ -49,20 +49,20 @@ impl Drop for StudyLock {
 /// The process that has a study open for writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its process id.
+    /// The holder's process id.
     pub pid: u32,
-    /// The host on which it runs.
+    /// The host on which the holder runs.
     pub host: String,
 }
 
 impl Holder {
-    /// Whether it runs on this host.
+    /// Whether the holder runs on this host.
     pub fn is_here(&self) -> bool {
         self.host == host()
     }
 }
 
-/// Who has the study in `folder` open for writing, if anyone.
+/// The process that has the study in `folder` open for writing, if there is one.
 pub fn holder_of(folder: &Path) -> io::Result<Option<Holder>> {
     let mut file = match File::open(folder.join(FILE)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -92,7 +92,7 @@ fn holder(file: &mut File) -> String {
     let mut text = String::new();
     match file.read_to_string(&mut text) {
         Ok(_) if !text.trim().is_empty() => text.trim().to_owned(),
-        // The holder has the lock but has not yet written its name.
+        // The holder has the lock but has not yet written its process id and host.
         _ => "another process".to_owned(),
     }
 }

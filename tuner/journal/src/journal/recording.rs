@@ -1,4 +1,5 @@
-//! What a search records of its trials, each as one or more lines. Refuses facts of trials that the journal does not have.
+//! The facts that a search records about its trials, each as one or more lines. Refuses facts of trials that the journal
+//! does not have.
 
 use super::encode::internal_value;
 use super::fact::{Checkpoint, Fact, Inheritance, NewTrial, TrialFact};
@@ -14,25 +15,25 @@ use ferrotune_space::{Parameter, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// What a trial's workers have used, and where the trial waits.
+/// The resources that a trial's workers have used, and the epoch at which the trial waits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// The largest memory seen, in bytes.
+    /// The largest observed memory, in bytes.
     pub peak_bytes: u64,
-    /// Seconds that they ran, all together.
+    /// The seconds that the workers ran, added together.
     pub seconds: f64,
-    /// The epoch (exclusive) at which the trial waits for more.
+    /// The epoch (exclusive) at which the trial waits for more epochs.
     pub paused_at: Option<u64>,
-    /// Workers in a row whose end no supervisor has seen.
+    /// The number of workers in a row whose end no supervisor has seen.
     pub unended_workers: u64,
-    /// The machine around the last worker; `None` keeps what is known.
+    /// The memory of the machine before and after the last worker; `None` keeps the earlier check.
     pub memory: Option<MemoryCheck>,
-    /// Endings after which the trial was tried again; an empty list keeps what is known.
+    /// The endings after which the trial was tried again; an empty list keeps the earlier ones.
     pub retried: Vec<Ending>,
 }
 
 impl Usage {
-    /// What the record has of it.
+    /// The usage in the trial's record.
     pub fn of(record: &TrialRecord) -> Usage {
         Usage {
             peak_bytes: record.peak_bytes,
@@ -59,24 +60,24 @@ impl Usage {
     }
 }
 
-/// How a trial ends.
+/// The end of a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct End {
-    /// What ended it.
+    /// The ending of the trial.
     pub ending: Ending,
-    /// A value for each objective, or none. Optuna sees a failure where they are not all there and finite.
+    /// A value for each objective, or none. If some are missing or not finite, Optuna sees a failed trial.
     pub values: Vec<f64>,
-    /// The values of all its executions, where it runs several times.
+    /// The values of all executions, if the trial runs several times.
     pub executions: Vec<Vec<f64>>,
 }
 
 impl End {
-    /// An end without a value; the executions so far stay.
+    /// An end without a value; the executions so far are kept.
     pub fn without_value(ending: Ending, record: &TrialRecord) -> End {
         End { ending, values: Vec::new(), executions: record.executions.clone() }
     }
 
-    /// The state comes last, for Optuna takes no notice of lines that follow it.
+    /// The facts of this end. The state comes last, because Optuna ignores later lines of an ended trial.
     fn facts(self, record: &TrialRecord, spec: &StudySpec) -> Vec<TrialFact<'static>> {
         let End { ending, values, executions } = self;
         let is_whole = values.len() == spec.objectives.len() && values.iter().all(|value| value.is_finite());
@@ -105,18 +106,19 @@ impl End {
 }
 
 impl Journal {
-    /// Begins a new trial, behind those of other programs; gives its number.
+    /// Begins a new trial after those of other programs; returns its number.
     pub fn begin_trial(&mut self) -> Result<u64, JournalError> {
         self.create(NewTrial { times: Times { started: Some(now()), ..Times::default() }, ..NewTrial::default() })
     }
 
-    /// The same; none where other searches have begun so many that the study has `most`.
+    /// Begins a new trial and returns its number; none if the study has `most` trials, because other searches have begun
+    /// some.
     pub fn begin_trial_within(&mut self, most: u64) -> Result<Option<u64>, JournalError> {
         let times = Times { started: Some(now()), ..Times::default() };
         self.create_within(NewTrial { times, ..NewTrial::default() }, Some(most))
     }
 
-    /// Adds a trial with these values that waits to begin; Optuna has such trials, too, and may begin it. Gives its number.
+    /// Adds a waiting trial with these values, and returns its number. Optuna has such trials, too, and may begin this one.
     pub fn enqueue_trial(&mut self, preset: &Values) -> Result<u64, JournalError> {
         let (state, preset) = (Some(TrialState::Waiting), preset.clone());
         self.create(NewTrial { state, preset, ..NewTrial::default() })
@@ -127,7 +129,7 @@ impl Journal {
         Ok(number.expect("without a limit there is a trial"))
     }
 
-    /// Adds a trial, unless the study has `most` of them, as other searches may have begun some.
+    /// Adds a trial; none if the study has `most` trials, because other searches have begun some.
     fn create_within(&mut self, trial: NewTrial, most: Option<u64>) -> Result<Option<u64>, JournalError> {
         match &mut self.store {
             Store::File(file) => file.create(&mut self.known, trial).map(Some),
@@ -135,7 +137,7 @@ impl Journal {
         }
     }
 
-    /// Begins a trial that waits, unless another program has begun it first; says whether it is ours now.
+    /// Begins a waiting trial, unless another program has begun it first. Returns whether this search owns the trial.
     pub fn begin_enqueued_trial(&mut self, number: u64) -> Result<bool, JournalError> {
         self.check_trial(number)?;
         let times = Times { started: Some(now()), ..Times::default() };
@@ -148,19 +150,19 @@ impl Journal {
         }
     }
 
-    /// A trial begins as a copy of `parent`, whose checkpoint `file` it has now, too, if there is one.
+    /// Records that a trial begins as a copy of `parent`, and has the parent's checkpoint `file`, if there is one.
     pub fn inherited(&mut self, number: u64, parent: u64, file: Option<&str>) -> Result<(), JournalError> {
         let inheritance = Inheritance { parent, file: file.map(str::to_owned) };
         self.record_of(number, vec![TrialFact::Inherited(inheritance)])
     }
 
-    /// An execution of a trial is over, with these values, and another one follows. The trial's reports and its checkpoint
-    /// do not count any more.
+    /// Records that an execution of a trial is over, with these values, and that another execution follows. The trial's
+    /// reports and its checkpoint are discarded.
     pub fn executed(&mut self, number: u64, values: Vec<f64>) -> Result<(), JournalError> {
         self.record_of(number, vec![TrialFact::Executed(values)])
     }
 
-    /// A parameter's value is chosen.
+    /// Records the chosen value of a parameter.
     pub fn parameter(&mut self, number: u64, name: &str, parameter: Parameter) -> Result<(), JournalError> {
         if internal_value(&parameter).is_none() {
             let (name, value) = (name.to_owned(), parameter.value.to_string());
@@ -169,7 +171,7 @@ impl Journal {
         self.record_of(number, vec![TrialFact::Parameter { name: Cow::Borrowed(name), parameter }])
     }
 
-    /// The objective asks for a parameter at `place` in its source. Writes nothing where that is known.
+    /// Records that the objective asks for a parameter at `place` in its source. Writes nothing if that is known.
     pub fn asked_at(&mut self, name: &str, place: &str) -> Result<(), JournalError> {
         if place.is_empty() || self.place_of(name) == Some(place) {
             return Ok(());
@@ -177,7 +179,7 @@ impl Journal {
         self.record(vec![Fact::Place { parameter: Cow::Borrowed(name), place: place.to_owned() }])
     }
 
-    /// The objective gives a parameter this default. Writes nothing where that is known.
+    /// Records the default that the objective gives a parameter. Writes nothing if that is known.
     pub fn defaults_to(&mut self, name: &str, default: &Value) -> Result<(), JournalError> {
         if self.known.replay.study.defaults.get(name) == Some(default) {
             return Ok(());
@@ -185,19 +187,19 @@ impl Journal {
         self.record(vec![Fact::Default { parameter: Cow::Borrowed(name), default: default.clone() }])
     }
 
-    /// Where in the objective's source a parameter was asked for last.
+    /// The position in the objective's source that last asked for a parameter.
     pub fn place_of(&self, name: &str) -> Option<&str> {
         self.known.replay.study.places.get(name).map(String::as_str)
     }
 
-    /// The objective has said how many epochs a whole training has.
+    /// Records the number of epochs of a whole training.
     pub fn epochs(&mut self, number: u64, total: u64) -> Result<(), JournalError> {
         self.record_of(number, vec![TrialFact::Epochs(Some(total))])
     }
 
-    /// Metrics of a step. A sole objective's becomes Optuna's intermediate value, and the others an attribute. A value that
-    /// is not finite has no JSON number and is null in the attribute; of several objectives Optuna has no intermediate
-    /// values.
+    /// Records the metrics of a step. The value of a sole objective becomes Optuna's intermediate value, and other metrics
+    /// an attribute. A value that is not finite has no JSON number, and is null in the attribute. Optuna has no
+    /// intermediate values for several objectives.
     pub fn report(
         &mut self,
         number: u64,
@@ -222,12 +224,12 @@ impl Journal {
         self.record_of(number, facts)
     }
 
-    /// A checkpoint is on disk; `file` is its name in the trial's folder, `step` the last step that it covers.
+    /// Records a checkpoint that is on disk; `file` is its name in the trial's folder, `step` the last step that it covers.
     pub fn checkpoint(&mut self, number: u64, step: u64, file: &str) -> Result<(), JournalError> {
         self.record_of(number, vec![TrialFact::Checkpoint(Some(Checkpoint { step, file: file.to_owned() }))])
     }
 
-    /// The worker of a trial has said what device it uses. Writes nothing where that is known.
+    /// Records the device that a trial's worker uses. Writes nothing if that is known.
     pub fn device(&mut self, number: u64, device: &DeviceUse) -> Result<(), JournalError> {
         self.check_trial(number)?;
         if self.trials()[number as usize].device.as_ref() == Some(device) {
@@ -236,8 +238,8 @@ impl Journal {
         self.record_of(number, vec![TrialFact::Device(device.clone())])
     }
 
-    /// A remark on a trial. Fails for a name that begins as those of our own attributes do, and for a number that JSON does not
-    /// have.
+    /// Records a user attribute of a trial. Fails for a name with the prefix of our own attributes, and for a number that
+    /// JSON lacks.
     pub fn user_attribute(&mut self, number: u64, name: &str, value: &Value) -> Result<(), JournalError> {
         let is_ours = name.starts_with(OURS);
         if is_ours || matches!(value, Value::Float(value) if !value.is_finite()) {
@@ -252,25 +254,25 @@ impl Journal {
         self.record_of(number, vec![TrialFact::UserAttribute { name: name.into(), value }])
     }
 
-    /// The trial's checkpoint has been removed: it cannot be among the best any more.
+    /// Records that the trial's checkpoint has been removed, because the trial cannot be among the best any more.
     pub fn checkpoint_removed(&mut self, number: u64) -> Result<(), JournalError> {
         self.record_of(number, vec![TrialFact::Checkpoint(None)])
     }
 
-    /// A worker of a trial starts: the trial does not wait any more, and until the journal has a pause or an end
-    /// again it counts as interrupted.
+    /// Records the start of a trial's worker. The trial no longer waits. It counts as interrupted until its next pause or
+    /// end is recorded.
     pub fn worker_started(&mut self, number: u64) -> Result<(), JournalError> {
         self.check_trial(number)?;
         let unended = self.trials()[number as usize].unended_workers + 1;
         self.record_of(number, vec![TrialFact::PausedAt(None), TrialFact::UnendedWorkers(unended)])
     }
 
-    /// A trial waits, or its last worker has left. After the trial's end Optuna takes no notice of it.
+    /// Records that a trial waits, or that its last worker has exited. After the trial's end Optuna ignores this fact.
     pub fn trial_paused(&mut self, number: u64, usage: Usage) -> Result<(), JournalError> {
         self.record_of(number, usage.facts())
     }
 
-    /// A trial is over. Where another program has ended it before, that end counts.
+    /// Records the end of a trial. If another program has already ended the trial, that end is final.
     pub fn trial_ended(&mut self, number: u64, usage: Usage, end: End) -> Result<(), JournalError> {
         self.check_trial(number)?;
         let mut facts = usage.facts();
@@ -289,7 +291,7 @@ impl Journal {
     }
 }
 
-/// As precise as the journal, so that the records are those that are read back.
+/// The present time with the journal's precision, so that a record equals the record that is read back.
 fn now() -> DateTime<Utc> {
     Utc::now().trunc_subsecs(6)
 }

@@ -1,4 +1,4 @@
-//! Reads a journal's bytes back into the study that they describe, line by line.
+//! Replays a journal: reads its bytes line by line into the study that they describe.
 
 use super::JournalError;
 use super::decode::Decoder;
@@ -11,26 +11,26 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-/// What a journal says, up to its last whole line.
+/// The state of a study after a journal's last complete line.
 #[derive(Debug, Default)]
 pub(super) struct Replay {
     pub(super) study: StudyState,
     decoder: Decoder,
-    /// Bytes of whole lines.
+    /// The number of bytes in complete lines.
     pub(super) length: u64,
 }
 
-/// What the last line of a file can be.
+/// The state in which the last line of a file can be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// A line that a crash has cut short or damaged.
+    /// The line may be cut short or damaged by a crash.
     MayBeTorn,
     IsWhole,
 }
 
 impl Replay {
-    /// Reads the journal at `path`. A last line that has no end, or is damaged, was torn by a crash: it does not
-    /// count. Fails on a damaged line before that.
+    /// Reads the journal at `path`. A last line that has no end, or is damaged, was torn by a crash and is ignored. Fails
+    /// on a damaged line before that.
     pub(super) fn of(path: &Path, study: &str) -> Result<Replay, JournalError> {
         let file = File::open(path).map_err(|source| JournalError::Io { path: path.to_owned(), source })?;
         let mut replay = Replay::default();
@@ -38,12 +38,13 @@ impl Replay {
         Ok(replay)
     }
 
-    /// Applies the next lines of the journal at `path`, all of which are whole. Their numbers count from the first of them.
+    /// Applies the next lines of the journal at `path`, all of which are complete. Their numbers count from the first of
+    /// them.
     pub(super) fn go_on(&mut self, mut lines: &[u8], path: &Path, study: &str) -> Result<(), JournalError> {
         self.read(&mut lines, path, study, End::IsWhole)
     }
 
-    /// What is wrong with the journal at `path`, its last line included; none where nothing is.
+    /// The damage of the journal at `path`, including its last line; none if the journal is valid.
     pub(super) fn damage(path: &Path, study: &str) -> Option<JournalError> {
         let bytes = std::fs::read(path).map_err(|source| JournalError::Io { path: path.to_owned(), source });
         bytes.and_then(|bytes| Replay::default().go_on(&bytes, path, study)).err()
@@ -78,7 +79,7 @@ impl Replay {
         }
     }
 
-    /// Reads something with the distributions that are known so far.
+    /// Calls `read` with the decoder, which caches the known distributions.
     pub(super) fn with_decoder<T>(&mut self, read: impl FnOnce(&mut Decoder) -> T) -> T {
         read(&mut self.decoder)
     }
@@ -90,8 +91,8 @@ impl Replay {
         self.decoder.decode(line)?.apply(line.writer(), &mut self.study)
     }
 
-    /// Whether another program writes of a trial that the journal does not have: its trial was in the study that
-    /// `overwrite` has deleted. Optuna, too, takes no notice of such a line.
+    /// Whether a line of another program is about a trial that the journal lacks: `overwrite` has deleted the study with
+    /// that trial. Optuna ignores such a line, too.
     fn is_of_lost_trial(&self, line: &Line<'_>) -> bool {
         let is_of_trial = matches!(
             line.op_code,

@@ -1,5 +1,5 @@
-//! The journal's file, to which other programs append, too. Every append is made under the lock that all of them take,
-//! behind what they have written. Cuts off nothing but what a write of its own, or one that was cut short, has left.
+//! The journal's file, to which other programs append, too. Every append is made under the common lock, after the lines of
+//! the others. Cuts off only the remains of its own failed write, or of an interrupted one.
 
 use super::append_lock::AppendLock;
 use super::{JournalError, line};
@@ -10,37 +10,37 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// For how long lines that were held back may be in the file before they are on disk.
+/// The longest time for which held-back lines may be in the file before they are on disk.
 const MOST_UNSYNCED: Duration = Duration::from_millis(10);
 
-/// What a write survives once it has returned.
+/// The event that a completed write survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Survives {
-    /// The end of this process; and that of the machine some milliseconds later.
+    /// The write survives the end of this process at once, and the end of the machine some milliseconds later.
     Process,
-    /// The end of the machine.
+    /// The write survives the end of the machine.
     Machine,
 }
 
-/// The file, open for appending.
+/// The journal's file, open for appending.
 #[derive(Debug)]
 pub(super) struct SharedFile {
     path: PathBuf,
     file: File,
     lock: AppendLock,
-    /// Bytes of whole lines that were written here, or read.
+    /// The number of bytes in complete lines that were written or read here.
     length: u64,
-    /// Whole lines of other programs that were read and are not taken out yet.
+    /// Complete lines of other programs that were read, and not yet taken by [`SharedFile::take_others`].
     others: Vec<u8>,
     /// Whether all lines that were written here are on disk.
     is_synced: bool,
     synced_at: Instant,
-    /// Whether facts that were acknowledged are not in the file.
+    /// Whether acknowledged facts are missing from the file.
     pub(super) is_behind: bool,
 }
 
 impl SharedFile {
-    /// Opens the journal in `folder`, or makes an empty one. Its lines count from [`SharedFile::go_on_behind`].
+    /// Opens the journal in `folder`, or makes an empty one. [`SharedFile::go_on_behind`] sets the first new line.
     pub(super) fn open(folder: &Path) -> io::Result<SharedFile> {
         let path = folder.join(JOURNAL);
         let file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
@@ -61,13 +61,14 @@ impl SharedFile {
         self.lock.give_back();
     }
 
-    /// Deletes all lines. The lock is held.
+    /// Deletes all lines. The caller holds the lock.
     pub(super) fn empty(&mut self) -> Result<(), JournalError> {
         self.file.set_len(0).map_err(|source| self.io(source))
     }
 
-    /// Goes on behind the whole lines that were read from the file, `length` bytes: what follows is cut off as a line that a
-    /// crash has torn. Does nothing and says so where it is a whole line of another program. The lock is held.
+    /// Continues after the first `length` bytes, which are complete lines that were read. Bytes after them are cut off as a
+    /// torn line. If they are a complete line of another program, nothing is changed, and the result is false. The caller
+    /// holds the lock.
     pub(super) fn go_on_behind(&mut self, length: u64) -> Result<bool, JournalError> {
         self.length = length;
         let rest = self.bytes_behind()?;
@@ -78,15 +79,15 @@ impl SharedFile {
         Ok(true)
     }
 
-    /// Reads what other programs have appended; what a writer that is gone has left of a line is cut off. The lock is
-    /// held.
+    /// Reads the lines that other programs have appended, and cuts off a torn line of a dead writer. The caller holds the
+    /// lock.
     pub(super) fn catch_up(&mut self) -> Result<(), JournalError> {
         self.read_others()?;
         let torn = self.bytes_behind()?;
         self.cut_torn(&torn)
     }
 
-    /// Reads the whole lines that other programs have appended. Needs no lock.
+    /// Reads the complete lines that other programs have appended. Needs no lock.
     pub(super) fn read_others(&mut self) -> Result<(), JournalError> {
         let bytes = self.bytes_behind()?;
         let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
@@ -95,13 +96,13 @@ impl SharedFile {
         Ok(())
     }
 
-    /// The lines of other programs that were read since the last call.
+    /// Takes the lines of other programs that were read since the last call.
     pub(super) fn take_others(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.others)
     }
 
-    /// Appends whole lines. The lock is held, and what others have appended has been read. What a failed write leaves is
-    /// cut off again.
+    /// Appends complete lines. The caller holds the lock, and has read the lines of others. The remains of a failed write
+    /// are cut off again.
     pub(super) fn write(&mut self, text: &str, survives: Survives) -> Result<(), JournalError> {
         let is_due = survives == Survives::Machine || self.synced_at.elapsed() >= MOST_UNSYNCED;
         let written = self.file.write_all(text.as_bytes());
@@ -118,7 +119,7 @@ impl SharedFile {
         Ok(())
     }
 
-    /// Puts all that was written on disk.
+    /// Syncs all written lines to disk.
     pub(super) fn sync(&mut self) -> Result<(), JournalError> {
         if !self.is_synced {
             self.file.sync_data().map_err(|source| self.io(source))?;
@@ -127,14 +128,14 @@ impl SharedFile {
         Ok(())
     }
 
-    /// After facts were lost that had been acknowledged, what follows would speak of trials that the file has not got.
+    /// Fails if acknowledged facts were lost, because later facts would refer to trials that the file lacks.
     pub(super) fn check_is_whole(&self) -> Result<(), JournalError> {
         if self.is_behind { Err(JournalError::Behind { path: self.path.clone() }) } else { Ok(()) }
     }
 
-    /// Cuts off what a failed write has left of `text`, where nothing else has been appended since.
+    /// Cuts off the remains of a failed write of `text`, if nothing else has been appended since.
     fn cut_own(&mut self, text: &str) -> Result<(), JournalError> {
-        // Until it is done: a line that is half there would be damaged by the next one.
+        // The flag is set until the cut succeeds: the next line would be joined to a partial line.
         self.is_behind = true;
         let left = self.bytes_behind()?;
         if !text.as_bytes().starts_with(&left) {
@@ -145,7 +146,7 @@ impl SharedFile {
         Ok(())
     }
 
-    /// Cuts off a line that its writer did not finish, and keeps a copy of it, for nobody can tell whose it was.
+    /// Cuts off a line that its writer did not finish, and keeps a copy of it, because its writer is unknown.
     fn cut_torn(&mut self, torn: &[u8]) -> Result<(), JournalError> {
         if torn.is_empty() {
             return Ok(());
@@ -163,11 +164,11 @@ impl SharedFile {
         self.file.set_len(self.length).and_then(|()| self.file.sync_data()).map_err(|source| self.io(source))
     }
 
-    /// What follows the lines that were written here, or read.
+    /// The bytes after the lines that were written or read here.
     fn bytes_behind(&mut self) -> Result<Vec<u8>, JournalError> {
         let found = self.file.metadata().map_err(|source| self.io(source))?.len();
         let Some(more) = found.checked_sub(self.length) else {
-            // Somebody has cut off lines that were acknowledged.
+            // Another program has cut off lines that were acknowledged.
             self.is_behind = true;
             return Err(JournalError::Behind { path: self.path.clone() });
         };
@@ -198,7 +199,7 @@ mod tests {
         file.cut_own("second\n")?;
         assert_eq!(std::fs::read_to_string(&path)?, "first\n");
         file.check_is_whole()?;
-        // A program that does not take the lock.
+        // Another program appends without the lock.
         append("sec{\"op_code\":4}\n")?;
         assert!(matches!(file.cut_own("second\n"), Err(JournalError::Behind { .. })));
         assert_eq!(std::fs::read_to_string(&path)?, "first\nsec{\"op_code\":4}\n");

@@ -1,4 +1,4 @@
-//! A study as the lines of its journal up to some point describe it. Changed by facts alone: see `fact`.
+//! The state of a study up to some line of its journal. Only facts change it: see `fact`.
 
 use super::format::TrialState;
 use chrono::{DateTime, Utc};
@@ -9,55 +9,56 @@ use ferrotune_space::spec::StudySpec;
 use std::collections::BTreeMap;
 use std::iter::repeat;
 
-/// A study as it stands on disk.
+/// A study as it is on disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Study {
-    /// The search, as it was last started.
+    /// The spec of the search at its last start.
     pub spec: StudySpec,
-    /// Its trials, by number.
+    /// The study's trials, by number.
     pub trials: Vec<TrialRecord>,
-    /// When they ran, by number.
+    /// The times at which the trials ran, by number.
     pub times: Vec<Times>,
     /// The defaults that the objective gives its parameters, by name.
     pub defaults: BTreeMap<String, Value>,
 }
 
-/// When a trial ran, by the clock of the machine that wrote the journal.
+/// The times at which a trial ran, by the clock of the machine that wrote the journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// When its first worker began.
+    /// The time at which the trial's first worker began.
     pub started: Option<DateTime<Utc>>,
-    /// When its end was known.
+    /// The time at which the trial's end was recorded.
     pub ended: Option<DateTime<Utc>>,
 }
 
-/// A study as the lines of its journal describe it.
+/// The state of a study, as the lines of its journal describe it.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct StudyState {
-    /// `None` until the study's first line is there.
+    /// The study's name; `None` before the study's first line.
     pub(super) name: Option<String>,
     pub(super) directions: Vec<Direction>,
     pub(super) version: Option<u64>,
     pub(super) spec: Option<StudySpec>,
-    /// By number.
+    /// The trials, by number.
     pub(super) trials: Vec<TrialRecord>,
-    /// Trials with an ending.
+    /// The number of trials with an ending.
     pub(super) ended: u64,
-    /// By number, as the trials.
+    /// The times of the trials, by number.
     pub(super) times: Vec<Times>,
-    /// Where each parameter was asked for last.
+    /// The position in the objective's source that last asked for each parameter.
     pub(super) places: BTreeMap<String, String>,
-    /// The defaults of parameters, as they were given last.
+    /// The last defaults of the parameters.
     pub(super) defaults: BTreeMap<String, Value>,
-    /// Endings and executions of trials whose state line has not come, which a crash may have cut off.
+    /// The endings and executions of trials whose state line has not been read; a crash may have cut it off.
     pub(super) untold_endings: BTreeMap<u64, Ending>,
     pub(super) untold_executions: BTreeMap<u64, Vec<Vec<f64>>>,
-    /// Values of the first objective that came before the study's spec, which names it. Optuna writes such journals.
+    /// The values of the first objective that came before the study's spec, which names the objective. Optuna writes such
+    /// journals.
     unnamed: Vec<(u64, u64, Option<f64>)>,
 }
 
 impl StudyState {
-    /// The study's objectives as text, if they are not those `wanted`. A study that Optuna began has no names for them.
+    /// The study's objectives as text, if they differ from `wanted`. A study that Optuna began has no names for them.
     pub(super) fn other_objectives(&self, wanted: &[Objective]) -> Option<String> {
         let unnamed = || {
             let named =
@@ -74,7 +75,7 @@ impl StudyState {
         Some(objectives_text(&known))
     }
 
-    /// The last trial with results, if they come from an objective whose source was another one than that of `wanted`.
+    /// The last trial with results, if the source of its objective differs from that of `wanted`.
     pub(super) fn last_of_other_source(&self, wanted: &StudySpec) -> Option<u64> {
         let earlier = self.spec.as_ref()?.source_hash.as_ref()?;
         let is_other = wanted.source_hash.as_ref().is_some_and(|hash| hash != earlier);
@@ -82,7 +83,7 @@ impl StudyState {
         (is_other && !wanted.keeps_trials).then_some(last.number)
     }
 
-    /// A trial of which no more is known, in the place of an earlier record of it, or behind the others.
+    /// Adds a trial after the others, or replaces the earlier record of the trial.
     pub(super) fn put(&mut self, record: TrialRecord, times: Times) {
         let number = record.number;
         self.untold_endings.remove(&number);
@@ -100,7 +101,7 @@ impl StudyState {
         }
     }
 
-    /// The spec names the first objective, and with it the values that came before.
+    /// Sets the spec, which names the first objective, and assigns the earlier values to that objective.
     pub(super) fn set_spec(&mut self, spec: StudySpec) {
         for (trial, step, value) in std::mem::take(&mut self.unnamed) {
             let metrics = self.trials[trial as usize].metrics.entry(step).or_default();
@@ -109,7 +110,7 @@ impl StudyState {
         self.spec = Some(spec);
     }
 
-    /// A step's value of the first objective, of a trial that exists.
+    /// Records a step's value of the first objective, for a trial that exists.
     pub(super) fn report_objective(&mut self, trial: u64, step: u64, value: Option<f64>) {
         match &self.spec {
             Some(spec) => {
@@ -120,7 +121,7 @@ impl StudyState {
         }
     }
 
-    /// Another state of a trial that has not ended. Only the first program that begins a trial has it.
+    /// Changes the state of a trial that has not ended. Only the first program that begins a trial owns it.
     pub(super) fn change_state(
         &mut self,
         trial: u64,

@@ -1,4 +1,4 @@
-//! The records of a study that is open are those that its file gives back.
+//! Tests that the records of an open study equal the records that are read back from its file.
 
 use super::state::StudyState;
 use super::*;
@@ -16,10 +16,10 @@ type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 const SEARCHES: u64 = 40;
 const FACTS: u64 = 120;
-/// Four steps from each of these on: mostly from zero, and around the ends of 31, 63 and 64 bits.
+/// The first of four steps each: mostly from zero, and around the limits of 31, 63 and 64 bits.
 const FIRST_STEPS: [u64; 6] = [0, 0, 0, (1 << 31) - 2, (1 << 63) - 2, u64::MAX - 4];
 
-/// Writes a line as Optuna does. The test has the journal's lock in no other thread.
+/// Appends a line as Optuna does. No other thread of the test holds the journal's lock.
 fn append_as_optuna(folder: &Path, mut object: serde_json::Value) -> std::io::Result<()> {
     object["worker_id"] = json!("30db-1");
     let mut file = OpenOptions::new().append(true).open(folder.join(JOURNAL))?;
@@ -48,7 +48,7 @@ fn line_of_optuna(rng: &mut Pcg64Mcg, number: u64) -> serde_json::Value {
     }
 }
 
-/// Any fact that a search can record of a trial, in any order.
+/// Records any fact that a search can record about a trial, in any order.
 pub(super) fn record_any(journal: &mut Journal, rng: &mut Pcg64Mcg, number: u64) -> Result<(), JournalError> {
     let record = journal.trials()[number as usize].clone();
     let value: f64 = rng.random();
@@ -120,7 +120,7 @@ fn records_of_an_open_study_are_those_of_its_file_in_every_field() -> TestResult
         for count in 0..FACTS {
             let number = rng.random_range(0..journal.trials().len() as u64);
             if rng.random_range(0..4) == 0 {
-                // Also of trials that are not there.
+                // The line may also be about a trial that does not exist.
                 append_as_optuna(&folder, line_of_optuna(&mut rng, number + count / 100 * 50))?;
             } else {
                 record_any(&mut journal, &mut rng, number)?;

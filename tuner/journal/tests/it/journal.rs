@@ -1,4 +1,4 @@
-//! The journal gives back what was written, to one writer at a time.
+//! Tests that the journal gives back the recorded facts, and has one writer at a time.
 
 use crate::spec;
 use expect_test::expect;
@@ -73,7 +73,7 @@ fn whole_trial(number: u64, ending: Ending, value: Option<f64>) -> TrialRecord {
     }
 }
 
-/// Begins the next trial of a study that has had so many.
+/// Begins the next trial of a study that has `number` trials.
 pub(crate) fn begin(journal: &mut Journal, number: u64) {
     assert_eq!(journal.begin_trial().expect("begun"), number);
 }
@@ -105,7 +105,7 @@ pub(crate) fn write(journal: &mut Journal, record: &TrialRecord) {
     }
 }
 
-/// Records the end that this record has.
+/// Records the end of this record's trial.
 pub(crate) fn end(journal: &mut Journal, record: &TrialRecord) {
     let (values, executions) = (record.values.clone(), record.executions.clone());
     let end = End { ending: record.ending.clone().expect("it has ended"), values, executions };
@@ -162,7 +162,7 @@ fn times_are_those_of_the_lines_also_without_a_zone() {
     else {
         panic!("{times:?}");
     };
-    // Journals have microseconds.
+    // Journals have microsecond precision.
     assert!(before - chrono::TimeDelta::microseconds(1) <= started && started <= ended, "{before} {started} {ended}");
     let path = folder.path().join("journal.log");
     let mut lines = std::fs::read_to_string(&path).expect("a journal");

@@ -1,4 +1,4 @@
-//! Torn and damaged journals, journals of newer versions, and journals that Optuna wrote.
+//! Tests of torn and damaged journals, of journals of newer versions, and of journals that Optuna wrote.
 
 use crate::journal::{begin, end, metrics, open, refusal, write};
 use crate::spec;
@@ -7,7 +7,7 @@ use ferrotune_journal::Journal;
 use ferrotune_space::record::{Ending, TrialRecord};
 use std::path::{Path, PathBuf};
 
-/// A study of three finished trials; gives the path of its journal.
+/// Makes a study of three finished trials; returns the path of its journal.
 fn study(folder: &Path) -> PathBuf {
     let mut journal = open(folder).expect("a new study");
     for number in 0..3 {
@@ -28,7 +28,7 @@ fn a_journal_torn_anywhere_opens_and_goes_on() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = study(folder.path());
     let bytes = std::fs::read(&path).expect("a journal");
-    // Every cut in the last trial, and every 13th before.
+    // The journal is cut at every byte of the last trial, and at every 13th before.
     let late = bytes.len() - 400;
     for length in (0..late).step_by(13).chain(late..bytes.len()) {
         std::fs::write(&path, &bytes[..length]).expect("torn");
@@ -51,7 +51,7 @@ fn a_trial_whose_end_was_torn_off_has_not_ended() {
     let path = study(folder.path());
     let bytes = std::fs::read(&path).expect("a journal");
     std::fs::write(&path, &bytes[..bytes.len() - 1]).expect("torn");
-    // Reading leaves the file as it is, for a search may be writing its last line.
+    // Reading does not change the file, because a search may be writing its last line.
     let endings: Vec<_> =
         Journal::read(folder.path()).expect("a study").trials.into_iter().map(|trial| trial.ending).collect();
     assert_eq!(endings, [Some(Ending::Finished), Some(Ending::Finished), None]);
@@ -67,7 +67,7 @@ fn a_flipped_byte_is_found_and_its_line_named() {
     let path = study(folder.path());
     let bytes = std::fs::read(&path).expect("a journal");
     let last_line = whole_lines(&bytes[..bytes.len() - 1]);
-    // Without the newline before the last line, both are one line, the last, and torn.
+    // Without the newline before the last line, the last two lines form one line, which is torn.
     for position in (0..last_line - 1).step_by(7) {
         let mut flipped = bytes.clone();
         flipped[position] ^= 1;
@@ -85,7 +85,7 @@ fn a_flipped_byte_is_found_and_its_line_named() {
     assert_eq!(journal.trials()[2].ending, None);
 }
 
-/// Writes a journal of lines as Optuna does, without checksums.
+/// Writes a journal of these lines as Optuna does, without checksums.
 fn foreign_journal(folder: &Path, lines: &[&str]) {
     std::fs::write(folder.join("journal.log"), lines.join("\n") + "\n").expect("a journal");
 }
@@ -110,7 +110,7 @@ fn a_newer_version_is_not_touched() {
 #[test]
 fn a_study_begun_with_optuna_goes_on() {
     let folder = tempfile::tempdir().expect("a folder");
-    // As Optuna 5.0.0 wrote them.
+    // Optuna 5.0.0 wrote these lines.
     foreign_journal(
         folder.path(),
         &[
@@ -181,7 +181,7 @@ fn executions_count_with_the_end_that_was_written_with_them() {
     for length in bytes.len() - 900..=bytes.len() {
         std::fs::write(&path, &bytes[..length]).expect("torn");
         let trial = Journal::read(folder.path()).expect("a study").trials.remove(0);
-        // An end that is torn off leaves the last execution to be run again.
+        // If the end is torn off, the last execution is run again.
         let expected = if trial.ending.is_some() { record.executions.clone() } else { vec![vec![0.25]] };
         assert_eq!(trial.executions, expected, "cut at {length}");
     }

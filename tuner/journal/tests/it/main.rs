@@ -1,4 +1,4 @@
-//! Contracts of the journal. Starts no worker.
+//! Contract tests of the journal. They start no worker.
 
 mod journal;
 mod journal_damage;
@@ -7,7 +7,7 @@ mod objectives;
 use ferrotune_space::objective::{Direction, Objective};
 use ferrotune_space::spec::StudySpec;
 
-/// A search that maximises `accuracy` in ten trials with seed 7.
+/// The spec of a search that maximises `accuracy` in ten trials with seed 7.
 fn spec(oracle: &str) -> StudySpec {
     let objectives = vec![Objective::new("accuracy", Direction::Max)];
     StudySpec {

@@ -1,4 +1,4 @@
-//! Searches with several objectives and constraints: what the journal keeps, and what older versions wrote.
+//! Tests of searches with several objectives and constraints: what the journal stores, and what older versions wrote.
 
 use crate::journal::{open, refusal, write};
 use crate::spec;
@@ -83,7 +83,7 @@ fn study_that_optuna_began_is_checked_by_its_directions() {
     assert!(Journal::open(folder.path(), &other).is_ok());
 }
 
-/// As version 1 wrote it: one objective and no list of them.
+/// A study with the spec of version 1: one objective, and no list of objectives.
 #[test]
 fn study_of_the_version_before_goes_on() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -112,6 +112,6 @@ fn study_of_the_version_before_goes_on() {
     assert_eq!(journal.spec().objectives, spec("random").objectives);
     let trials = journal.trials();
     assert_eq!((trials[0].value(), trials[0].metrics[&0]["accuracy"]), (Some(0.5), Some(0.5)));
-    // What this version adds is not for the one before.
+    // The previous version cannot read the facts that this version adds.
     assert!(lines(folder.path()).iter().any(|line| line["user_attr"] == json!({"ferrotune:journal": 2})));
 }

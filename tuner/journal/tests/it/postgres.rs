@@ -1,5 +1,5 @@
-//! A PostgreSQL server of a test's own: Debian's package, in a temporary folder, on a Unix socket there. Installs the package
-//! where that is possible, and gives the reason where there is no server to be had.
+//! A PostgreSQL server for one test: Debian's package, in a temporary folder, on a Unix socket there. Installs the package
+//! if possible, and otherwise returns the reason why there is no server.
 
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
@@ -8,12 +8,12 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The user `nobody` of every Linux: the server refuses to run as root.
+/// The id of the user `nobody` on every Linux: the server refuses to run as root.
 const NOBODY: u32 = 65534;
-/// A number in the name of the server's socket.
+/// The number in the name of the server's socket.
 const PORT: u16 = 5432;
 
-/// A server, which stops when this is dropped.
+/// A running server, which stops when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     folder: tempfile::TempDir,
@@ -21,7 +21,7 @@ pub(crate) struct Server {
     child: Child,
 }
 
-/// A server, or a line on standard error that says why this test has none.
+/// Starts a server, or prints the reason why this test has none to standard error.
 pub(crate) fn server() -> Option<Server> {
     match Server::start() {
         Ok(server) => Some(server),
@@ -49,13 +49,13 @@ impl Server {
         Ok(server)
     }
 
-    /// The address of a database on it, which is made.
+    /// Makes a database on the server, and returns its address.
     pub(crate) fn database(&self, name: &str) -> String {
         self.sql("postgres", &format!("CREATE DATABASE {name}"));
         format!("postgresql://ferrotune@{}/{name}", self.folder.path().display().to_string().replace('/', "%2F"))
     }
 
-    /// Runs SQL, and gives what it results in.
+    /// Runs SQL, and returns the output.
     pub(crate) fn sql(&self, database: &str, sql: &str) -> String {
         let mut psql = Command::new(self.programs.join("psql"));
         psql.args(["-X", "-q", "-t", "-A", "-v", "ON_ERROR_STOP=1", "-U", "ferrotune", "-h"]).arg(self.folder.path());
@@ -64,7 +64,7 @@ impl Server {
         String::from_utf8_lossy(&ran.stdout).trim().to_owned()
     }
 
-    /// Stops it at once, whatever it is doing, as a machine that goes down.
+    /// Stops the server at once, whatever it is doing, as if its machine failed.
     pub(crate) fn crash(&mut self) {
         let data = self.folder.path().join("data");
         let mut stop = as_nobody(&self.programs.join("pg_ctl"));
@@ -126,7 +126,7 @@ fn succeed(command: &mut Command) -> Result<(), String> {
     if ran.status.success() { Ok(()) } else { Err(format!("{name}: {}", text.lines().last().unwrap_or_default())) }
 }
 
-/// The folder of the server's programs, which are installed if that is possible.
+/// The folder of the server's programs, which are installed if possible.
 fn programs() -> Result<PathBuf, String> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _installing = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! A search whose trials train on a simulated clock. An epoch takes one unit of time, and five in a slow trial. Nothing
-//! waits for real.
+//! A search whose trials train on a simulated clock. An epoch takes one unit of time, and five units in a slow trial. No
+//! real time passes.
 
 use crate::COUNTED;
 use crate::problems::{Curve, EPOCHS, Problem};
@@ -13,7 +13,7 @@ use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Time that an epoch of a slow trial takes, and one trial in how many is slow where there are several workers.
+/// The time of an epoch in a slow trial, and the interval at which trials are slow if there are several workers: every tenth trial.
 const SLOW: (u64, u64) = (5, 10);
 
 /// The workers of a search.
@@ -21,13 +21,13 @@ pub(crate) struct Workers {
     pub(crate) count: u64,
 }
 
-/// What came of a search.
+/// The result of a search.
 pub(crate) struct Outcome {
     /// The true final loss of the incumbent after the epochs of [`COUNTED`] trainings.
     pub(crate) losses: Vec<f64>,
-    /// Share of the workers' time in which they had nothing to do.
+    /// Share of the workers' time in which they were idle.
     pub(crate) idle: f64,
-    /// Time that the oracle took for each trial that began or went on.
+    /// Milliseconds that the oracle took for each trial that began or continued.
     pub(crate) milliseconds: f64,
     pub(crate) trials: usize,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Search<'a> {
     objective: Objective,
     records: Vec<TrialRecord>,
     curves: Vec<Curve>,
-    /// Trials that train, by number: the epoch (exclusive) to which they may, and when the epoch that they are in ends.
+    /// The trials that train, by number: the epoch (exclusive) up to which each may train, and the time at which its current epoch ends.
     running: BTreeMap<u64, (u64, u64)>,
     epochs: u64,
     losses: Vec<f64>,
@@ -64,7 +64,7 @@ impl<'a> Search<'a> {
         Ok(Search { problem, seed, oracle, objective, records, curves, running, epochs, losses, seconds, decisions })
     }
 
-    /// Runs until the epochs are spent, or nothing is left to try.
+    /// Runs the search until its epochs are used up, or until the oracle has no further trial.
     pub(crate) fn run(mut self, workers: &Workers, counted: usize) -> Result<Outcome, String> {
         let (mut now, mut idle) = (0, 0);
         while self.losses.len() < counted.min(COUNTED.len()) {
@@ -78,14 +78,14 @@ impl<'a> Search<'a> {
                 self.end_epoch(trial, now, workers);
             }
         }
-        // A search that has nothing left to try keeps what it has.
+        // A search that has ended early keeps its last incumbent.
         self.losses.resize(COUNTED.len(), self.incumbent());
         let idle = idle as f64 / (now * workers.count).max(1) as f64;
         let milliseconds = self.seconds * 1000.0 / self.decisions.max(1) as f64;
         Ok(Outcome { losses: self.losses, idle, milliseconds, trials: self.records.len() })
     }
 
-    /// Gives a worker something to do; says whether there was anything.
+    /// Gives a worker a trial to train; returns whether there was a trial.
     fn occupy(&mut self, now: u64, workers: &Workers) -> Result<bool, String> {
         let running: Vec<u64> = self.running.keys().copied().collect();
         loop {
@@ -142,7 +142,7 @@ impl<'a> Search<'a> {
         Pcg64::seed_from_u64(self.seed.wrapping_mul(0x9E37_79B9).wrapping_add(trial * 1009).wrapping_add(epoch))
     }
 
-    /// A trial reports its epoch; it goes on, waits or ends.
+    /// Reports an epoch of a trial; the trial then continues, waits or ends.
     fn end_epoch(&mut self, trial: u64, now: u64, workers: &Workers) {
         let epoch = self.records[trial as usize].metrics.len() as u64;
         let mut rng = self.draws(trial, epoch);
@@ -178,7 +178,7 @@ impl<'a> Search<'a> {
         record.ending = Some(ending);
     }
 
-    /// The true final loss of the trial that a user would take: the best finished one, or that which has trained longest.
+    /// The true final loss of the trial that a user would choose: the best finished trial, or the one that has trained longest.
     fn incumbent(&self) -> f64 {
         let longest = || {
             let key =

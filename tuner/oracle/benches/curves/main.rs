@@ -1,4 +1,4 @@
-//! How well the oracles spend epochs: whole searches on problems with learning curves, on a simulated clock, one line of
+//! A benchmark of the oracles' use of epochs: whole searches on problems with learning curves, on a simulated clock, one line of
 //! CSV for each. Starts no worker and writes no journal. tests/bench_curves.py runs Optuna's pruners on the same problems.
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
@@ -8,7 +8,7 @@ mod problems;
 use clock::{Search, Workers};
 use std::process::ExitCode;
 
-/// The true final loss of the incumbent is written down after the epochs of so many whole trainings.
+/// The numbers of whole trainings after whose epochs the incumbent's true final loss is recorded.
 pub(crate) const COUNTED: [u64; 4] = [10, 25, 50, 100];
 
 /// Arguments: oracle (with a pruner after `+`), number of workers, first seed, number of seeds, and the problems (all if

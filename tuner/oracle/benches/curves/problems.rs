@@ -1,19 +1,19 @@
-//! Problems with learning curves of 27 epochs, all minimised: three kinds of made curves, and tables of real ones.
-//! tests/bench_curves.py has the same ones for Optuna. Spends nothing: whoever asks counts the epochs.
+//! Problems with learning curves of 27 epochs, all minimised: three kinds of synthetic curves, and tables of real curves.
+//! tests/bench_curves.py has the same problems for Optuna. Counts no epochs: the caller does.
 
 use ferrotune_space::{Distribution, Scale, Value};
 use std::path::Path;
 
-/// Epochs of a whole training.
+/// Epochs of a complete training.
 pub(crate) const EPOCHS: u64 = 27;
 
-/// Answers the question for a parameter.
+/// A function that gives the value of a parameter.
 pub(crate) type Ask<'a> = dyn FnMut(&str, Distribution) -> Value + 'a;
 
-/// The losses after each epoch, without noise.
+/// A learning curve: the losses after each epoch, without noise.
 pub(crate) type Curve = Vec<f64>;
 
-/// A problem.
+/// A problem with a learning curve for each choice of its parameters.
 pub(crate) struct Problem {
     pub(crate) name: &'static str,
     /// Standard deviation of the noise in each report.
@@ -22,7 +22,7 @@ pub(crate) struct Problem {
 }
 
 enum Kind {
-    /// The final loss and the progress towards it, from 0 to 1, at a share of the epochs.
+    /// A synthetic curve, as a function of the parameters and the share of the epochs.
     Made(fn(&Point, f64) -> f64),
     Table(Table),
 }
@@ -33,7 +33,7 @@ struct Table {
     curves: Vec<Curve>,
 }
 
-/// The parameters of the made curves, each from 0 to 1.
+/// The parameters of the synthetic curves, each from 0 to 1.
 pub(crate) struct Point {
     lr: f64,
     width: f64,
@@ -43,7 +43,7 @@ pub(crate) struct Point {
 }
 
 impl Point {
-    /// The loss of a whole training; the best is 0.05.
+    /// The loss of a complete training; the best is 0.05.
     fn last(&self) -> f64 {
         let optimum = if self.is_adam { 0.35 } else { 0.6 };
         let valley = 1.2 * (self.lr - optimum).powi(2) + 0.5 * (self.width - 0.7).powi(2);
@@ -54,7 +54,7 @@ impl Point {
     }
 }
 
-/// Large learning rates and narrow models are fast and end badly: the curves cross.
+/// A problem in which large learning rates and narrow models learn fast and end badly: the curves cross.
 fn crossing(point: &Point, share: f64) -> f64 {
     let speed = (0.3 + 3.5 * point.lr - 1.2 * point.width).exp();
     let last = point.last();
@@ -62,14 +62,14 @@ fn crossing(point: &Point, share: f64) -> f64 {
     last + (1.0 - last).max(0.05) * (1.0 - (1.0 - (-speed * share).exp()) / end)
 }
 
-/// All learn at nearly the same speed.
+/// A problem in which all trials learn at nearly the same speed.
 fn alike(point: &Point, share: f64) -> f64 {
     let last = point.last();
     let speed = 3.0 + point.lr;
     last + (1.0 - last).max(0.05) * ((-speed * share).exp() - (-speed).exp())
 }
 
-/// Nothing happens at first; the best wait long before they fall.
+/// A problem in which no loss falls at first; the best trials wait long before theirs fall.
 fn late(point: &Point, share: f64) -> f64 {
     let wakes = 0.1 + 0.45 * point.width + 0.2 * (1.0 - point.lr);
     let fallen = |share: f64| 1.0 / (1.0 + (-(share - wakes) / 0.05).exp());
@@ -91,7 +91,7 @@ pub(crate) fn all() -> Result<Vec<Problem>, String> {
 }
 
 impl Problem {
-    /// Asks for all parameters, and gives their curve.
+    /// Asks for all parameters, and returns their learning curve.
     pub(crate) fn curve(&self, ask: &mut Ask<'_>) -> Curve {
         match &self.kind {
             Kind::Table(table) => table.curve(ask),

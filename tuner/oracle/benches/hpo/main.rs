@@ -1,5 +1,5 @@
-//! How good and how fast the oracles are: whole searches on problems with known minima, one line of CSV for each.
-//! Starts no worker and writes no journal. `cargo xtask bench hpo` runs this beside Optuna.
+//! A benchmark of the oracles' quality and speed: whole searches on problems with known minima, one line of CSV for each.
+//! Starts no worker and writes no journal. `cargo xtask bench hpo` also runs Optuna, for comparison.
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
 mod problems;
@@ -19,25 +19,25 @@ use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// After how many trials the best value is written down.
+/// The numbers of trials after which the best value is recorded.
 const COUNTED: [usize; 4] = [10, 25, 50, 100];
 
-/// How a problem is searched.
+/// The settings of the searches.
 #[derive(Clone, Copy)]
 struct Way {
-    /// The trials of a search.
+    /// The number of trials of a search.
     trials: usize,
-    /// How many of them run at the same time.
+    /// The number of trials that run at the same time.
     running: usize,
-    /// How many searches have one study together: each has an oracle of its own, which sees the trials of all, and they begin
-    /// trials in turn.
+    /// The number of searches that share one study: each has an oracle of its own, which sees the trials of all, and the searches
+    /// begin trials in turn.
     supervisors: usize,
-    /// Whether noisy problems also say the lowest loss without noise of all trials.
+    /// Whether noisy problems also print the lowest loss without noise of all trials.
     tells_tried: bool,
 }
 
 /// Arguments: oracle, first seed, number of seeds, and the problems (all if none is named). `--trials N` ends every
-/// search earlier, `--running N` runs so many trials at the same time, and `--supervisors N` shares a study among so many.
+/// search after N trials, `--running N` runs N trials at the same time, and `--supervisors N` shares a study among N searches.
 /// `--tried` adds a line for each search with noise: the lowest loss without noise of the trials so far.
 fn main() -> ExitCode {
     if let Err(error) = problems::check() {
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One search for each seed and wanted problem. Those with two losses are for the oracles that know several.
+/// Runs one search for each seed and wanted problem. Problems with two losses need an oracle that supports several objectives.
 fn searches(oracle: &str, seeds: Range<u64>, way: Way, wanted: &[String]) -> Result<(), OracleError> {
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|word| word == name);
     for seed in seeds {
@@ -93,13 +93,13 @@ fn searches(oracle: &str, seeds: Range<u64>, way: Way, wanted: &[String]) -> Res
     Ok(())
 }
 
-/// The trials of a search, and the seconds that the oracles took. `evaluate` gives the values of a trial.
+/// The trials of a search, and the seconds that the oracles took. `evaluate` returns the values of a trial.
 fn trials(
     spec: &StudySpec,
     way: Way,
     mut evaluate: impl FnMut(&mut Ask<'_>) -> Vec<f64>,
 ) -> Result<(Vec<TrialRecord>, f64), OracleError> {
-    // Searches of one study draw with its seed.
+    // Searches of one study use its seed.
     let mut oracles = (0..way.supervisors).map(|_| create(spec)).collect::<Result<Vec<_>, _>>()?;
     let mut records: Vec<TrialRecord> = Vec::new();
     let mut running: VecDeque<(usize, Vec<f64>)> = VecDeque::new();
@@ -132,7 +132,7 @@ fn trials(
     }
 }
 
-/// Prints the best loss after each of the [`COUNTED`] numbers of trials: that without noise of the trial that looks best.
+/// Prints the loss after each of the [`COUNTED`] numbers of trials: the loss without noise of the trial with the best value.
 fn search(oracle: &str, (problem, objective): &Problem, seed: u64, way: Way) -> Result<(), OracleError> {
     let most = way.trials;
     let noise = NOISY.iter().find(|(name, _)| name == problem).map_or(0.0, |(_, deviation)| *deviation);
@@ -152,7 +152,7 @@ fn search(oracle: &str, (problem, objective): &Problem, seed: u64, way: Way) -> 
     Ok(())
 }
 
-/// Prints the hypervolume after each of the [`COUNTED`] numbers of trials, with a minus, so that low is good.
+/// Prints the negative hypervolume after each of the [`COUNTED`] numbers of trials, so that low is good.
 fn search_front(oracle: &str, (problem, objective, bound): &Front, seed: u64, way: Way) -> Result<(), OracleError> {
     let most = way.trials;
     let (records, seconds) =

@@ -1,5 +1,5 @@
-//! Problems with known minima, all minimised. The first six are what goals are set for; the others keep the settings
-//! honest. tests/bench_hpo.py has the same ones for Optuna.
+//! Problems with known minima, all minimised. The benchmark has goals for the first six; the others guard against settings
+//! that fit only those six. tests/bench_hpo.py has the same problems for Optuna.
 
 mod discrete;
 pub(crate) mod fronts;
@@ -9,10 +9,10 @@ mod noisy;
 use ferrotune_space::{Distribution, Scale, Value};
 use std::f64::consts::{E, PI};
 
-/// Answers the question for a parameter.
+/// A function that gives the value of a parameter.
 pub(crate) type Ask<'a> = dyn FnMut(&str, Distribution) -> Value + 'a;
 
-/// A problem: its name, and the loss for the values that it asks for.
+/// A problem: its name, and the function that asks for values and returns their loss.
 pub(crate) type Problem = (&'static str, fn(&mut Ask<'_>) -> f64);
 
 pub(crate) const PROBLEMS: [Problem; 35] = [
@@ -53,8 +53,8 @@ pub(crate) const PROBLEMS: [Problem; 35] = [
     ("teams4n", noisy::teams4n),
 ];
 
-/// Standard deviations of the noise that is added to the losses of some problems. Their result is the loss without
-/// noise of the trial that looks best.
+/// Standard deviations of the noise that is added to the losses of some problems. The result of such a problem is the loss
+/// without noise of the trial with the best value.
 pub(crate) const NOISY: [(&str, f64); 6] =
     [("hartmann3n", 0.1), ("branin_n", 2.0), ("bowl4n", 0.5), ("recipe5n", 0.02), ("dials3n", 0.1), ("teams4n", 0.1)];
 
@@ -209,7 +209,7 @@ fn float(ask: &mut Ask<'_>, name: &str, low: f64, high: f64) -> f64 {
     number(ask(name, Distribution::Float { low, high, step: None, scale: Scale::Linear }))
 }
 
-/// The value's decimal logarithm.
+/// The decimal logarithm of a parameter's value.
 fn log_float(ask: &mut Ask<'_>, name: &str, low: f64, high: f64) -> f64 {
     number(ask(name, Distribution::Float { low, high, step: None, scale: Scale::Log })).log10()
 }
@@ -231,7 +231,7 @@ fn number(value: Value) -> f64 {
     }
 }
 
-/// What each problem gives at one place, as the functions of tests/bench_hpo.py and of the definition say.
+/// Checks each problem's loss at one place against the results of tests/bench_hpo.py and of the definition.
 pub(crate) fn check() -> Result<(), String> {
     let half_steps = |_: &str, index: usize, _: &Distribution| Value::Float(0.5 * index as f64);
     let quarter = |_: &str, index: usize, _: &Distribution| Value::Float(0.5 * index as f64 + 0.25);

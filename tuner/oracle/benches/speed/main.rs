@@ -1,4 +1,4 @@
-//! How long an oracle takes to suggest a trial. Runs no objective; `hpo` judges how good the suggestions are.
+//! A benchmark of the time in which an oracle suggests a trial. Runs no objective; the benchmark `hpo` measures the quality.
 //!
 //! `cargo bench -p ferrotune-oracle --bench speed -- ask ORACLE TRIALS`.
 #![expect(clippy::print_stdout, reason = "the figures are what it is for")]
@@ -12,7 +12,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Suggestions of which the median is told.
+/// The number of suggestions of which the median time is printed.
 const REPEATS: usize = 21;
 
 fn main() -> ExitCode {
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// One whole trial of a search that has had so many: what to do next, a value for each of six parameters, the end.
+/// Runs one trial after `count` earlier trials of a search: asks for the next step, then for the values of six parameters.
 fn ask(oracle: &str, trials: &str) -> Result<(), Box<dyn Error>> {
     let count: usize = trials.parse()?;
     let mut oracle = create(&spec(oracle, (count + 10 * REPEATS) as u64))?;

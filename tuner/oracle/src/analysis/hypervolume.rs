@@ -1,4 +1,4 @@
-//! The volume that a set of trade-offs dominates up to a reference point. Exact, in any number of dimensions.
+//! The volume that a set of points dominates up to a reference point. Exact, in any number of dimensions.
 
 use super::pareto;
 
@@ -26,7 +26,7 @@ pub fn hypervolume(points: &[Vec<f64>], reference: &[f64]) -> f64 {
     }
 }
 
-/// Two dimensions: `front` is sorted by the first loss, so the second loss decreases.
+/// The dominated area in two dimensions: `front` is sorted by the first loss, so the second loss decreases.
 fn sweep(front: &[Vec<f64>], first: f64, second: f64) -> f64 {
     let mut height = second;
     let mut area = 0.0;
@@ -37,7 +37,7 @@ fn sweep(front: &[Vec<f64>], first: f64, second: f64) -> f64 {
     area
 }
 
-/// Between two neighbouring values of the last loss, the points so far determine the section.
+/// The dominated volume in more dimensions: between two neighbouring values of the last loss, the points so far determine the section.
 fn slices(mut front: Vec<Vec<f64>>, rest: &[f64], last: f64) -> f64 {
     front.sort_by(|a, b| a[rest.len()].total_cmp(&b[rest.len()]));
     let mut section: Vec<Vec<f64>> = Vec::new();
@@ -62,7 +62,7 @@ mod tests {
         (0..count).map(point).collect()
     }
 
-    /// Golden numbers: `tests/golden/hypervolume.py`.
+    /// Golden numbers from `tests/golden/hypervolume.py`.
     #[test]
     fn volumes_are_those_of_optuna() {
         for (dimensions, golden) in GOLDEN {

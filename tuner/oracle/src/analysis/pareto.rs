@@ -1,12 +1,12 @@
-//! Trade-offs between several losses: the points that no other point beats. Uses no reference point and no weights.
+//! Pareto fronts: the points with several losses that no other point dominates. Uses no reference point and no weights.
 
-/// Whether `a` is nowhere worse than `b` and somewhere better. Both have as many losses.
+/// Whether `a` is in no loss worse than `b` and in some loss better. Both points have the same number of losses.
 pub fn dominates(a: &[f64], b: &[f64]) -> bool {
     a.iter().zip(b).all(|(a, b)| a <= b) && a.iter().zip(b).any(|(a, b)| a < b)
 }
 
-/// Positions of the points that no other one dominates, in order. Keeps all of several equal points. A point with a NaN
-/// is never kept and dominates no other.
+/// Indices of the points that no other point dominates, in order. Keeps all of several equal points. A point with a NaN
+/// is never kept and dominates no other point.
 ///
 /// ```
 /// use ferrotune_oracle::analysis::pareto::front;

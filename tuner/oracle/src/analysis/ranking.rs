@@ -1,4 +1,4 @@
-//! Ranks the trials of a study: trials that keep the constraints first, then by value or by Pareto's fronts. Reads only
+//! Ranks the trials of a study: trials that keep the constraints first, then by value or by Pareto front. Reads only
 //! records.
 
 use super::pareto;
@@ -6,8 +6,8 @@ use ferrotune_space::record::{State, TrialRecord};
 use ferrotune_space::spec::StudySpec;
 
 /// The best finished trials that keep the constraints: with one objective the trial with the best value, the earliest
-/// among equals; with several objectives all trials that no other trial beats, in the order of their numbers. Where no trial
-/// has finished, the same of the pruned trials, by the values of their reports.
+/// among equals; with several objectives all trials that no other trial dominates, in the order of their numbers. If no trial
+/// has finished, the best pruned trials, by the values of their reports.
 pub fn best<'a>(trials: &'a [TrialRecord], spec: &StudySpec) -> Vec<&'a TrialRecord> {
     let kept = candidates(trials, spec).filter(|candidate| candidate.violation <= 0.0).collect();
     if spec.objectives.len() == 1 {
@@ -17,9 +17,9 @@ pub fn best<'a>(trials: &'a [TrialRecord], spec: &StudySpec) -> Vec<&'a TrialRec
     front.into_iter().map(|candidate| candidate.trial).collect()
 }
 
-/// Up to `count` finished trials, or pruned ones where no trial has finished, best first: trials that keep the constraints, then the others by how little they
-/// break them. With several objectives one front follows the other, and within a front trials with distant neighbours
-/// come first.
+/// Up to `count` finished trials, or pruned trials if no trial has finished, best first: trials that keep the constraints, then the
+/// others by increasing violation. With several objectives the trials are ordered by Pareto front, and within a front trials with
+/// distant neighbours come first.
 pub fn ranked<'a>(trials: &'a [TrialRecord], spec: &StudySpec, count: usize) -> Vec<&'a TrialRecord> {
     let (mut kept, mut broken): (Vec<_>, Vec<_>) =
         candidates(trials, spec).partition(|candidate| candidate.violation <= 0.0);
@@ -36,7 +36,7 @@ pub fn ranked<'a>(trials: &'a [TrialRecord], spec: &StudySpec, count: usize) -> 
     ranked.into_iter().map(|candidate| candidate.trial).collect()
 }
 
-/// Finished trials, or pruned ones where no trial has finished, that break a constraint.
+/// The number of finished trials, or of pruned trials if no trial has finished, that break a constraint.
 pub fn infeasible(trials: &[TrialRecord], spec: &StudySpec) -> usize {
     candidates(trials, spec).filter(|candidate| candidate.violation > 0.0).count()
 }
@@ -61,7 +61,7 @@ fn candidates<'a>(trials: &'a [TrialRecord], spec: &StudySpec) -> impl Iterator<
 }
 
 fn by_rank(mut candidates: Vec<Candidate<'_>>, count: usize) -> Vec<Candidate<'_>> {
-    // A stable sort keeps the earlier one of equals first.
+    // A stable sort keeps the earlier of equal trials first.
     candidates.sort_by(|a, b| a.losses[0].total_cmp(&b.losses[0]));
     candidates.truncate(count);
     candidates

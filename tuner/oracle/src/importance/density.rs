@@ -1,4 +1,4 @@
-//! The distribution of one parameter's values: a kernel density on a grid. Compares nothing.
+//! The distribution of one parameter's values: a kernel density on a grid. Compares no distributions.
 //!
 //! Parzen's estimator with the bandwidth of Scott (1992), Multivariate Density Estimation, and a prior over the whole
 //! range with the weight of one value.
@@ -10,7 +10,7 @@ use ferrotune_space::{Distribution, Scale};
 const GRID: usize = 50;
 /// Standard deviation, in cells, of a kernel with nine tenths of its weight in its own cell.
 const NARROWEST: f64 = 0.5 / 1.64;
-/// Added to every density, so that none is zero.
+/// A small number that is added to every density, so that none is zero.
 const FLOOR: f64 = 1e-12;
 
 /// Density of `values`, as Optuna stores them, on the grid of their range; `None` for a range of one value.
@@ -41,7 +41,7 @@ pub(super) fn on_grid(distribution: &Distribution, values: &[f64]) -> Option<Vec
     Some(density)
 }
 
-/// Counts the numbers nearest to each point of the grid; a number halfway between two points counts for the lower one.
+/// The number of values nearest to each point of the grid; a value halfway between two points belongs to the lower one.
 fn numbers(range: (f64, f64), cells: f64, scale: Scale, values: &[f64]) -> Option<Vec<u32>> {
     let grid = cells.min(GRID as f64) as usize;
     let (low, high) = scale.ends(range);
@@ -61,7 +61,7 @@ fn histogram(cells: usize, indices: impl Iterator<Item = usize>) -> Vec<u32> {
     counts
 }
 
-/// Each occupied cell adds a normal kernel, discretised and limited to the grid.
+/// The density of numbers: each occupied cell adds a normal kernel, discretised and limited to the grid.
 fn of_numbers(counts: &[u32]) -> Vec<f64> {
     let occupied: Vec<(f64, f64)> = occupied(counts).map(|(cell, count)| (cell as f64, count)).collect();
     let total: f64 = occupied.iter().map(|(_, count)| count).sum();
@@ -80,7 +80,7 @@ fn of_numbers(counts: &[u32]) -> Vec<f64> {
     density
 }
 
-/// Scott's rule, by the smaller of standard deviation and interquartile range.
+/// The kernel's bandwidth by Scott's rule, from the smaller of standard deviation and interquartile range.
 fn deviation(occupied: &[(f64, f64)], total: f64) -> f64 {
     let mean = occupied.iter().map(|(cell, count)| cell * count).sum::<f64>() / total;
     let squares: f64 = occupied.iter().map(|(cell, count)| (cell - mean).powi(2) * count).sum();
@@ -98,7 +98,7 @@ fn deviation(occupied: &[(f64, f64)], total: f64) -> f64 {
     1.059 * (range / 1.34).min(standard) * total.powf(-0.2)
 }
 
-/// Each chosen value adds a kernel that gives some weight to the other choices.
+/// The density of choices: each chosen value adds a kernel that gives some weight to the other choices.
 fn of_choices(counts: &[u32]) -> Vec<f64> {
     let total: f64 = counts.iter().map(|count| f64::from(*count)).sum();
     let kernels = (occupied(counts).count() + 1) as f64;

@@ -1,5 +1,5 @@
-//! fANOVA: which share of a model's variance over the whole space is due to each parameter alone, and to each pair of
-//! parameters beyond that.
+//! fANOVA: the share of a model's variance over the whole space that is due to each parameter alone, and to each pair of
+//! parameters in addition.
 //!
 //! Hutter et al. (2014), An Efficient Approach for Assessing Hyperparameter Importance, ICML: the model is a random forest,
 //! whose marginals over boxes are exact. As in Optuna, parameters that some trials do not ask for are left out.
@@ -12,23 +12,23 @@ use ferrotune_space::Distribution;
 use ferrotune_space::record::TrialRecord;
 use forest::{Leaf, Sample, Side, forest};
 
-/// Pairs of so many of the most important parameters are looked at.
+/// The number of the most important parameters whose pairs are examined.
 const MOST_PAIRED: usize = 6;
 
-/// The shares of the variance.
+/// The shares of the variance that parameters and pairs of parameters explain.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fanova {
-    /// What each parameter explains alone, the largest first; from 0 to 1.
+    /// The share that each parameter explains alone, from 0 to 1, the largest first.
     pub shares: Vec<Importance>,
-    /// What two parameters explain together and neither alone, by their names, the largest first. Only pairs of the most
-    /// important parameters are looked at.
+    /// The share that two parameters explain only together, by their names, the largest first. Only pairs of the most
+    /// important parameters are examined.
     pub pairs: Vec<([String; 2], f64)>,
-    /// Parameters that only some trials have asked for, of which nothing is said.
+    /// Parameters for which only some trials have asked; they have no share.
     pub left_out: Vec<String>,
 }
 
-/// The shares of the variance of `loss` over the finished trials' space. `loss` gives a trial's value; trials for which it is
-/// `None` or not finite do not count.
+/// The shares of the variance of `loss` over the finished trials' space. `loss` returns a trial's value; trials with
+/// `None` or a value that is not finite are ignored.
 ///
 /// With a single trial or with equal values, all shares are 0.
 pub fn fanova(trials: &[TrialRecord], loss: impl Fn(&TrialRecord) -> Option<f64>) -> Fanova {
@@ -64,14 +64,14 @@ pub fn fanova(trials: &[TrialRecord], loss: impl Fn(&TrialRecord) -> Option<f64>
     Fanova { shares: alone.into_iter().map(importance).collect(), pairs, left_out }
 }
 
-/// A tree's leaves, their values less the mean over the space.
+/// A tree's leaves; their values are relative to the mean over the space.
 struct Tree {
     leaves: Vec<Leaf>,
     variance: f64,
 }
 
 impl Tree {
-    /// `None` if the tree has one value everywhere, or values that are too large to compute with.
+    /// The tree with these leaves; `None` if it has one value everywhere, or values that are too large to compute with.
     fn new(mut leaves: Vec<Leaf>) -> Option<Tree> {
         let volume = |leaf: &Leaf| leaf.sides.iter().map(Side::length).product::<f64>();
         let mean: f64 = leaves.iter().map(|leaf| volume(leaf) * leaf.value).sum();
@@ -80,10 +80,10 @@ impl Tree {
         (variance > 0.0 && variance.is_finite()).then_some(Tree { leaves, variance })
     }
 
-    /// The share of the variance of the marginal over all other coordinates.
+    /// The share of the variance of the marginal over all coordinates that are not in `of`.
     ///
     /// The marginal is a sum over leaves, so the mean of its square is a sum over pairs of leaves: the product of both
-    /// leaves' values, weighted by their parts in the other coordinates, times what they have in common in these.
+    /// leaves' values, weighted by their lengths in the other coordinates, times their overlap in the coordinates `of`.
     fn share(&self, of: &[usize]) -> f64 {
         let weight = |leaf: &Leaf| {
             let others = leaf.sides.iter().enumerate().filter(|(index, _)| !of.contains(index));
@@ -110,7 +110,7 @@ mod tests {
 
     const NAMES: [&str; 3] = ["a", "b", "c"];
 
-    /// Trials over three numbers from 0 to 10, of which the last is on a logarithmic scale from 1 on, and a choice.
+    /// Trials over a choice and three numbers from 0 to 10, of which the last has a logarithmic scale that starts at 1.
     fn trials(count: u64, objective: impl Fn([f64; 3], &str) -> f64) -> Vec<TrialRecord> {
         let unit = |k: u64, root: f64| ((k + 1) as f64 * root.sqrt()).fract();
         let trial = |k: u64| {
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn shares_are_those_of_an_additive_function() {
-        // 3a + b: variances in the proportion of 9 to 1.
+        // The objective 3a + b: the variances have the ratio 9 to 1.
         let fanova = fanova(&trials(500, |[a, b, _], _| 3.0 * a + b), TrialRecord::value);
         assert_near(&fanova, [("a", 0.9), ("b", 0.1), ("c", 0.0), ("kind", 0.0)]);
         assert_eq!(fanova.shares[0].name, "a");
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn choices_and_scales_count_as_they_are_searched() {
-        // Uniform on the logarithmic scale: the variance 1/12. A choice of 0, 0 and 1: 2/9.
+        // A uniform number on the logarithmic scale has the variance 1/12; a choice of 0, 0 and 1 has 2/9.
         let offset = |kind: &str| if kind == "z" { 1.0 } else { 0.0 };
         let fanova = fanova(&trials(500, |[_, _, c], kind| c + offset(kind)), TrialRecord::value);
         let all = 1.0 / 12.0 + 2.0 / 9.0;
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_two_parameters_decide_together_is_theirs_alone() {
-        // The mean over one factor is 0 whatever the other is.
+        // The mean over one factor is 0 for every value of the other.
         let sign = |unit: f64| if unit < 0.5 { -1.0 } else { 1.0 };
         let fanova = fanova(&trials(600, |[a, b, _], _| sign(a) * sign(b)), TrialRecord::value);
         assert!(pair(&fanova, "a", "b") > 0.85, "{fanova:?}");

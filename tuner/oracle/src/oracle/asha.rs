@@ -1,6 +1,6 @@
 //! ASHA (Li et al. 2020, A System for Massively Parallel Hyperparameter Tuning, MLSys): successive halving that never
-//! waits for other trials. A trial continues as soon as it is among the best third of those that have trained as long;
-//! the sampler chooses values. Keeps only what the records contain.
+//! waits for other trials. A trial continues as soon as it is among the best third of the trials that have trained as long;
+//! the sampler chooses values. Keeps only a cache of the records.
 
 use super::hyperband::{self, Halving};
 use super::sampler::{Sampler, Suggestions};
@@ -11,12 +11,12 @@ use ferrotune_space::objective::Objective;
 use ferrotune_space::record::{Ending, TrialRecord};
 use ferrotune_space::{Distribution, Value};
 
-/// Asynchronous successive halving, from rungs of one epoch on; in several brackets if that is set, each of which begins one
-/// rung later than the one before it.
+/// Asynchronous successive halving, with rungs from one epoch on. If there are several brackets, each begins one rung later
+/// than the one before it.
 #[derive(Debug)]
 pub(super) struct Asha {
     halving: Halving,
-    /// Number of brackets, at least 1; no more than there are rungs count.
+    /// Number of brackets, at least 1; brackets beyond the number of rungs are ignored.
     brackets: u64,
     seed: u64,
     objective: Objective,
@@ -26,7 +26,7 @@ pub(super) struct Asha {
 }
 
 impl Asha {
-    /// A search that starts `settings.max_trials` trials. There is one objective.
+    /// The oracle of a search that starts `settings.max_trials` trials. The search has one objective.
     pub(super) fn new(settings: Settings, sampler: Box<dyn Sampler>) -> Asha {
         Asha {
             halving: Halving::default(),
@@ -38,13 +38,13 @@ impl Asha {
         }
     }
 
-    /// The same with the settings in `text`: `factor`, `min` (the grace period) and `brackets`.
+    /// This oracle with the settings in `text`: `factor`, `min` (the grace period) and `brackets`.
     pub(super) fn with(self, text: &SettingsText<'_>) -> Result<Asha, SettingError> {
         let brackets = text.count("brackets", 1..=20)?.unwrap_or(self.brackets);
         Ok(Asha { halving: Halving::read(text)?, brackets, ..self })
     }
 
-    /// Epochs of each rung of the first bracket.
+    /// The epochs of each rung of the first bracket.
     fn stops(&self, resource: u64) -> Vec<u64> {
         let rungs = hyperband::rungs(resource, hyperband::most_exploratory(resource, self.halving), self.halving);
         rungs.into_iter().map(|(_, stop)| stop).collect()
@@ -62,7 +62,7 @@ impl Asha {
         (0..shares.len()).map(ladder).collect()
     }
 
-    /// The bracket of a trial, which its number and the seed decide.
+    /// The bracket of a trial, which depends on its number and the seed.
     fn bracket_of(&self, trial: u64, shares: &[f64]) -> usize {
         if shares.len() == 1 {
             return 0;
@@ -120,8 +120,8 @@ impl Oracle for Asha {
 
 /// The next step when no trial may begin and none is promoted.
 ///
-/// Trials that have not reached their rung come first, because they may still change which trial is best, and so
-/// may running trials. If no trial has trained to the end then, the best of those that have trained longest does.
+/// Trials that have not reached their rung come first, because they and the running trials may still change which trial is
+/// best. If no trial has then trained to the end, the best of those that have trained longest continues.
 fn wind_up_brackets(ladders: &[Ladder<'_>], trials: &[TrialRecord], running: &[u64]) -> Next {
     let mut open: Vec<(&Ladder<'_>, &TrialRecord)> = Vec::new();
     for ladder in ladders {
@@ -146,7 +146,7 @@ fn wind_up_brackets(ladders: &[Ladder<'_>], trials: &[TrialRecord], running: &[u
     open.first().map_or(Next::Exhausted, |(_, trial)| Next::Prune { trial: trial.number })
 }
 
-/// The share of the trials that each bracket has: of those with more rungs more, as in Ray Tune, where the number of rungs
+/// The share of the trials that each bracket has: brackets with more rungs have more. As in Ray Tune, the number of rungs
 /// is the logarithm of the share.
 fn shares(brackets: u64, rungs: usize) -> Vec<f64> {
     let weights: Vec<f64> = (0..brackets.min(rungs as u64)).map(|bracket| (-(bracket as f64)).exp()).collect();
@@ -156,7 +156,7 @@ fn shares(brackets: u64, rungs: usize) -> Vec<f64> {
 
 /// The rungs of a bracket, and the rung that each of its trials has reached.
 struct Ladder<'a> {
-    /// The rung of the first bracket at which it begins.
+    /// The index in the first bracket of the rung at which this bracket begins.
     first: usize,
     /// Epochs of each rung.
     stops: Vec<u64>,
@@ -166,7 +166,7 @@ struct Ladder<'a> {
 }
 
 impl<'a> Ladder<'a> {
-    /// A trial that waits at a rung and is among its best, on the highest rung that has one.
+    /// The trial to promote: it waits at a rung and is among the best there, on the highest rung with such a trial.
     fn next_promoted(&self, running: &[u64]) -> Option<u64> {
         let is_free = |trial: &&TrialRecord, rung| self.waits_at(trial, rung) && is_idle(trial, running);
         let waiting = |rung| self.best(rung).into_iter().find(|trial| is_free(trial, rung));
@@ -178,13 +178,13 @@ impl<'a> Ladder<'a> {
         let arrived = self.arrived(trial);
         let Some(rung) = arrived.checked_sub(1) else { return self.stops[0] };
         let Some(above) = self.stops.get(arrived) else { return u64::MAX };
-        // A trial that has waited runs only because it was promoted, whichever trials have reached the rung since.
+        // A trial that has waited runs only because it was promoted, even if other trials have reached the rung since then.
         let is_named = trial.waited_at().is_some_and(|at| at >= self.stop(trial, rung));
         let is_best = || self.best(rung).iter().any(|best| best.number == trial.number);
         if is_named || is_best() { *above } else { self.stops[rung] }
     }
 
-    /// Whether it has not reached its next rung; if it has no worker, it was interrupted.
+    /// Whether the trial has not reached its next rung; such a trial without a worker was interrupted.
     fn is_short(&self, trial: &TrialRecord) -> bool {
         let total = trial.epochs.unwrap_or(u64::MAX);
         let is_on_its_way = match self.arrived(trial).checked_sub(1) {
@@ -198,7 +198,7 @@ impl<'a> Ladder<'a> {
         trial.ending.is_none() && trial.epochs_done() == self.stop(trial, rung)
     }
 
-    /// The best of the trials, one in `factor`, that have reached the end of the rung, best first.
+    /// The best trials, one in `factor`, of those that have reached the end of the rung, best first.
     fn best(&self, rung: usize) -> Vec<&'a TrialRecord> {
         let members = self.members.iter().copied().filter(|trial| self.arrived(trial) > rung);
         let mut ranked: Vec<_> = members.map(|trial| (self.rank(trial, rung + 1), trial)).collect();
@@ -207,7 +207,7 @@ impl<'a> Ladder<'a> {
         ranked.into_iter().take(count).map(|(_, trial)| trial).collect()
     }
 
-    /// Number of rungs that the trial has completed.
+    /// The number of rungs that the trial has completed.
     fn arrived(&self, trial: &TrialRecord) -> usize {
         (0..self.stops.len()).take_while(|rung| trial.epochs_done() >= self.stop(trial, *rung)).count()
     }
@@ -220,7 +220,7 @@ impl<'a> Ladder<'a> {
         best.map_or(f64::INFINITY, |value| loss(self.objective, value))
     }
 
-    /// The epoch at which a rung ends for `trial`, at most its whole training, which may be shorter than R.
+    /// The epoch at which a rung ends for `trial`, at most its complete training, which may be shorter than R.
     fn stop(&self, trial: &TrialRecord, rung: usize) -> u64 {
         trial.epochs.map_or(self.stops[rung], |total| total.min(self.stops[rung]))
     }

@@ -6,12 +6,13 @@ use super::history::History;
 use super::sampler::Sampler;
 use super::tpe::Tpe;
 
-/// A Gaussian process learns most from a trial, but its cost grows with the cube of their number.
+/// The largest number of trials for the Gaussian process. It learns most from a trial, but its cost grows with the cube of their
+/// number.
 const MOST_TRIALS: usize = 250;
-/// In more dimensions the Gaussian process is slow and no better than other samplers.
+/// The largest number of dimensions for the Gaussian process, which is slow and no better than other samplers in more.
 const MOST_DIMENSIONS: usize = 30;
 
-/// Gaussian process first; then CMA-ES if all parameters are numbers, and TPE otherwise.
+/// The default sampler: a Gaussian process first; then CMA-ES if all parameters are numbers, and TPE otherwise.
 #[derive(Debug, Default)]
 pub(super) struct Auto {
     gp: Gp,
@@ -28,7 +29,7 @@ impl Sampler for Auto {
             self.repeats = self.gp.repeats();
             return point;
         }
-        // The two alternate, because CMA-ES refines good regions and TPE searches for new ones.
+        // CMA-ES and TPE alternate, because CMA-ES refines good regions and TPE searches for new ones.
         if is_numeric(history) && trial.is_multiple_of(2) {
             return self.cmaes.propose(history, trial);
         }
@@ -44,7 +45,7 @@ impl Sampler for Auto {
     }
 }
 
-/// Whether all trials ask for all parameters, all of these are numbers, and there is one objective.
+/// Whether all trials ask for all parameters, all parameters are numbers, and there is one objective.
 fn is_numeric(history: &History) -> bool {
     let is_plain =
         |dimension: &crate::inferred::Dimension| dimension.condition.is_none() && dimension.distribution.has_order();

@@ -1,5 +1,5 @@
-//! BOHB (Falkner et al. 2018, ICML): Hyperband's brackets, with values from a model of the longest trainings that are
-//! numerous enough. Hyperband decides on brackets and promotions.
+//! BOHB (Falkner et al. 2018, ICML): Hyperband's brackets, with values from a model of the largest rung that enough trials have
+//! reached. Hyperband decides on brackets and promotions.
 
 use super::history::History;
 use super::hyperband::{self, Hyperband};
@@ -12,10 +12,10 @@ use ferrotune_space::record::{Ending, TrialRecord};
 use ferrotune_space::{Distribution, Value};
 use std::collections::BTreeMap;
 
-/// One trial in this many is drawn at random, without the model.
+/// The interval at which a trial is drawn at random, without the model.
 const RANDOM_SHARE: u64 = 3;
 
-/// Hyperband with a model.
+/// Hyperband with a model that chooses the values.
 #[derive(Debug)]
 pub(super) struct Bohb {
     settings: Settings,
@@ -29,7 +29,7 @@ impl Bohb {
         Bohb { settings, hyperband }
     }
 
-    /// The same with the settings in `text`, which are those of [`Hyperband::with`].
+    /// This oracle with the settings in `text`, which are those of [`Hyperband::with`].
     pub(super) fn with(self, text: &SettingsText<'_>) -> Result<Bohb, SettingError> {
         Ok(Bohb { hyperband: self.hyperband.with(text)?, ..self })
     }
@@ -45,7 +45,7 @@ impl Bohb {
         let has_come = |trial: &TrialRecord, stop: u64| {
             trial.epochs_done() >= stop && trial.summary_before(self.settings.objective(), stop).is_some()
         };
-        // A model needs more points than parameters, on either side of what it calls good (Falkner et al., section 3.2).
+        // A model needs more points than parameters, both among its good and its bad points (Falkner et al., section 3.2).
         let is_enough = |stop: &u64| trials.iter().filter(|trial| has_come(trial, *stop)).count() > parameters + 2;
         let halving = self.hyperband.halving;
         let rungs = hyperband::resource(trials, None)
@@ -64,14 +64,14 @@ impl Bohb {
         trials.iter().map(view).collect()
     }
 
-    /// A trial that has not reached the rung.
+    /// The record of a trial that has not reached the rung.
     fn short_of_it(&self, trial: &TrialRecord) -> TrialRecord {
         let waits = trial.ending.is_none() && trial.waited_at().is_some();
         let ending = if waits { Some(Ending::Cancelled) } else { trial.ending.clone() };
         TrialRecord { ending, ..self.condensed(trial, u64::MAX) }
     }
 
-    /// The record with one report in place of those before `stop`: the best of each objective, the last of each
+    /// The record with one report in place of the reports before `stop`: the best value of each objective, the last value of each
     /// constraint.
     fn condensed(&self, trial: &TrialRecord, stop: u64) -> TrialRecord {
         let best = |objective: &ferrotune_space::objective::Objective| {
@@ -123,7 +123,7 @@ impl Oracle for Bohb {
     }
 }
 
-/// A model that draws some trials at random, so that a wrong model cannot mislead Hyperband for ever.
+/// A model that draws some trials at random, so that a wrong model cannot mislead Hyperband permanently.
 #[derive(Debug)]
 struct Mixed<S> {
     model: S,

@@ -1,5 +1,5 @@
 //! CMA-ES as a sampler: decides which trials make up a generation and which parameters the strategy moves. Its modules
-//! have the mathematics.
+//! contain the mathematics.
 //!
 //! The strategy moves numbers, and choices of two values, that every trial asks for. All other parameters come from one
 //! good trial, so a conditional parameter keeps the choice that it depends on.
@@ -23,30 +23,30 @@ use restarts::{Form, Run};
 use std::ops::Bound;
 use strategy::Candidate;
 
-/// Number of draws for one trial; the first draw that no other trial has is used.
+/// The number of draws for one trial; the sampler uses the first draw that no other trial has.
 const DRAWS: usize = 10;
-/// A trial counts as a draw of the strategy if it was drawn at most this many generations ago.
+/// The number of generations after which a trial is no longer regarded as a draw of the strategy.
 const MEMORY: usize = 3;
-/// An axis with more cells is treated as continuous.
+/// The largest number of cells of an axis with cells; an axis with more cells is treated as continuous.
 const MOST_CELLS: f64 = 4096.0;
-/// The other parameters come from the best trials, one in this many.
+/// The share of the trials, one in this many, that are the best and give the values of the other parameters.
 const PARENTS: usize = 4;
-/// The first mean is that of the best trials of another study, one in this many.
+/// The share of another study's trials, one in this many, that are the best and whose mean is the first mean.
 const SOURCE_SHARE: usize = 10;
 
 /// CMA-ES with margin and restarts.
 ///
 /// A generation consists of the next ended trials in the order of their numbers, so a long trial delays no other trial,
-/// and trials of other programs count as draws, too. Everything stored here is a cache of the history.
+/// and trials of other programs are draws, too. All fields are a cache of the history.
 #[derive(Debug, Default)]
 pub(super) struct CmaEs {
     form: Form,
     axes: Vec<Axis>,
     /// The mean of the first generation.
     mean: Vec<f64>,
-    /// The trials that the states were computed from.
+    /// The trials from which the states were computed.
     told: Vec<Told>,
-    /// The states after each generation, with the number of trials that each has learnt from.
+    /// The states after each generation, with the number of trials from which each has learnt.
     states: Vec<(usize, Run)>,
 }
 
@@ -91,7 +91,7 @@ impl Sampler for CmaEs {
 }
 
 impl CmaEs {
-    /// With the settings in `text`: `sigma0`, `population` and `separable`.
+    /// The sampler with the settings in `text`: `sigma0`, `population` and `separable`.
     pub(super) fn with(text: &SettingsText<'_>) -> Result<CmaEs, SettingError> {
         let usual = Form::default();
         let form = Form {
@@ -102,7 +102,7 @@ impl CmaEs {
         Ok(CmaEs { form, ..CmaEs::default() })
     }
 
-    /// Updates the states.
+    /// Updates the states from the history.
     fn learn(&mut self, history: &History) {
         let axes = axes(&history.space);
         let mean = first_mean(&axes, history);
@@ -141,7 +141,7 @@ impl CmaEs {
         if fitness[order[0]].is_lost() { run.clone() } else { run.after(&draws, fitness[order[0]].losses[0]) }
     }
 
-    /// The draw of the trial before it was rounded to cells; for a trial that was not drawn, an equivalent draw.
+    /// The draw of the trial before rounding to cells; for a trial from elsewhere, an equivalent draw.
     fn raw(&self, run: &Run, told: &Told, history: &History) -> Vec<f64> {
         for (_, state) in self.states.iter().rev().take(MEMORY) {
             let draws = draws(state, history, told.trial);
@@ -160,21 +160,21 @@ impl CmaEs {
 impl Axis {
     fn cells(&self) -> Option<u32> {
         match self.distribution {
-            // Its cells have different widths.
+            // The cells of a logarithmic axis have different widths.
             Distribution::Int { scale: Scale::Log | Scale::ReverseLog, .. } => None,
             _ => self.distribution.cells().filter(|cells| *cells <= MOST_CELLS).map(|cells| cells as u32),
         }
     }
 }
 
-/// A trial's coordinates; `None` if it did not ask for all of them.
+/// A trial's coordinates; `None` if the trial did not ask for all the axes' parameters.
 fn on_axes(axes: &[Axis], row: &Row) -> Option<Vec<f64>> {
     let point: Vec<f64> = axes.iter().map(|axis| row.point[axis.dimension]).collect();
     point.iter().all(|unit| !unit.is_nan()).then_some(point)
 }
 
-/// The middle of the space; or the mean of the best trials of another study, as in warm-starting CMA-ES (Nomura et al. 2021,
-/// AAAI).
+/// The first mean: the middle of the space, or the mean of the best trials of another study, as in warm-starting CMA-ES (Nomura et
+/// al. 2021, AAAI).
 fn first_mean(axes: &[Axis], history: &History) -> Vec<f64> {
     let source = history.rows.iter().take_while(|row| row.trial.is_none());
     let source = source

@@ -1,7 +1,7 @@
 //! Counts the combinations of values that trials have tried, and those that are left. Knows only the parameters that
-//! trials have asked for, one after the other, so a range may depend on earlier values. Proposes nothing.
+//! trials have asked for, one after the other, so a range may depend on earlier values. Proposes no trials.
 //!
-//! The tree is that of Optuna's `BruteForceSampler`: a node is the list of values that a trial has so far, and its
+//! The combinations form the tree of Optuna's `BruteForceSampler`: a node is the list of values that a trial has so far, and its
 //! children are the values of the next parameter. Records do not store the order of parameters. The next parameter is
 //! one that all trials of the node ask for; every such order finds the same combinations.
 
@@ -14,17 +14,17 @@ use std::rc::Rc;
 /// The key of a value that is not counted.
 const ELSEWHERE: u64 = u64::MAX;
 
-/// Gives the sorted coordinates of a parameter's values in the search, by its name and range; `None` if they are not counted.
+/// A function that gives the sorted coordinates of a parameter's values, by its name and range; `None` if they are not counted.
 pub(super) type Levels<'a> = Box<dyn Fn(&str, &Distribution) -> Option<Vec<f64>> + 'a>;
 
-/// The values that a trial has.
+/// A trial as a list of the values that it has.
 #[derive(Debug)]
 pub(super) struct Member<'a> {
     answers: BTreeMap<&'a str, Answer<'a>>,
-    /// Whether it has asked for all its parameters. Otherwise it takes one of the combinations that begin with its
+    /// Whether the trial has asked for all its parameters. Otherwise it takes one of the combinations that begin with its
     /// values.
     is_whole: bool,
-    /// Whether it has not ended.
+    /// Whether the trial has not ended.
     is_open: bool,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Member<'a> {
         self.answers.entry(name).or_insert(Answer { distribution, value: Cow::Borrowed(value), key });
     }
 
-    /// Whether it has these values, or may still get them.
+    /// Whether the trial has these values, or may still get them.
     fn may_have(&self, values: &BTreeMap<&str, &Value>) -> bool {
         values.iter().all(|(name, value)| match self.answers.get(name) {
             Some(answer) => *answer.value == **value,
@@ -62,23 +62,23 @@ impl Answer<'_> {
     }
 }
 
-/// Which of several free values is chosen.
+/// The rule that chooses one of several free values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Preference {
-    /// The first one.
+    /// The first free value.
     First,
     /// The free value nearest to the proposed one; for values without an order, the next one in the list.
     Nearest,
 }
 
-/// The combinations that trials have tried or are going to try.
+/// The combinations that trials have tried or will try.
 pub(super) struct Combinations<'a> {
     members: Vec<Member<'a>>,
     levels: Levels<'a>,
     known: RefCell<Vec<Known>>,
 }
 
-/// The values of a parameter with a range.
+/// A parameter's name and range, with the values of that range.
 type Known = (String, Distribution, Option<Rc<Values>>);
 
 /// The values of a range as sorted coordinates and sorted keys.
@@ -89,12 +89,12 @@ struct Values {
 }
 
 impl<'a> Combinations<'a> {
-    /// The combinations of these trials.
+    /// The combinations of the given trials.
     pub(super) fn new(members: Vec<Member<'a>>, levels: Levels<'a>) -> Combinations<'a> {
         Combinations { members, levels, known: RefCell::default() }
     }
 
-    /// Whether a trial has asked for all its parameters.
+    /// Whether any trial has asked for all its parameters.
     pub(super) fn has_whole(&self) -> bool {
         self.members.iter().any(|member| member.is_whole)
     }
@@ -105,7 +105,7 @@ impl<'a> Combinations<'a> {
         self.left(&self.members.iter().collect::<Vec<_>>(), &mut Vec::new()) == 0
     }
 
-    /// The value of a parameter for a trial that has the values `asked`: the proposed one, or another one if no
+    /// The value of a parameter for a trial that has the values `asked`: the proposed value, or another value if no
     /// combination with the proposed one is left.
     pub(super) fn free_value(
         &self,
@@ -128,7 +128,7 @@ impl<'a> Combinations<'a> {
             if values.keys.binary_search(&key).is_err() { 0 } else { self.left(members, &mut names) }
         };
         let is_free = |key: u64| left(key, groups.get(&key).map_or(&[], Vec::as_slice)) > 0;
-        // If running trials have taken all known combinations, the parameters that they have not asked for yet may have
+        // Running trials may have taken all known combinations, but the parameters that they have not asked for yet may have
         // more.
         let is_unfinished = |key: u64| {
             let ended = groups.get(&key).into_iter().flatten().copied().filter(|member| !member.is_open);
@@ -147,13 +147,13 @@ impl<'a> Combinations<'a> {
         found.map_or(proposed, |index| distribution.from_unit(values.units[index]))
     }
 
-    /// How many combinations are left that begin with the values of the parameters `asked`, which these `members` have
-    /// in common. If no further parameter is known, there is one.
+    /// The number of combinations left that begin with the values of the parameters `asked`, which these `members` have
+    /// in common. If no further parameter is known, there is one combination.
     fn left<'b>(&self, members: &[&'b Member<'a>], asked: &mut Vec<&'b str>) -> u64 {
         let Some((name, distribution)) = next_question(members, asked) else { return u64::from(members.is_empty()) };
         let Some(values) = self.values(name, distribution) else { return u64::MAX };
         let mut groups: HashMap<u64, Vec<&Member<'a>>> = HashMap::new();
-        // Each trial that has not asked for it takes one combination.
+        // Each trial that has not asked for the parameter takes one combination.
         let mut elsewhere = 0;
         for member in members {
             match member.answers.get(name) {
@@ -184,7 +184,7 @@ impl<'a> Combinations<'a> {
 }
 
 impl Values {
-    /// Indices of all values, beginning with those to choose first in place of the one with the key `wanted`.
+    /// Indices of all values, in the order of preference if the value with the key `wanted` is taken.
     fn order(&self, distribution: &Distribution, wanted: u64, preference: Preference) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.keys.len()).collect();
         if preference == Preference::Nearest && wanted != ELSEWHERE {
@@ -198,8 +198,8 @@ impl Values {
     }
 }
 
-/// The next parameter of a node, with its range: the one that most of its trials have, and of these one with the same
-/// range in all of them if possible.
+/// The next parameter of a node, with its range: the parameter that most of the node's trials have. Of several such parameters,
+/// one with the same range in all trials is preferred.
 fn next_question<'b, 'a>(members: &[&'b Member<'a>], asked: &[&str]) -> Option<(&'b str, &'b Distribution)> {
     let mut questions: BTreeMap<&'b str, (usize, bool, &'b Distribution)> = BTreeMap::new();
     for member in members {
@@ -210,7 +210,7 @@ fn next_question<'b, 'a>(members: &[&'b Member<'a>], asked: &[&str]) -> Option<(
             *range = answer.distribution;
         }
     }
-    // Among equals, the first by name.
+    // Of equal parameters, the first by name.
     let best = questions.into_iter().rev().max_by_key(|(_, (count, is_one_range, _))| (*count, *is_one_range));
     best.map(|(name, (_, _, range))| (name, range))
 }
@@ -220,7 +220,7 @@ fn key_of(distribution: &Distribution, value: &Value) -> u64 {
     unit.map_or(ELSEWHERE, key)
 }
 
-/// Computing a logarithm and its reverse may change the last bit; neighbouring values differ by more than this.
+/// The key of a coordinate. A logarithm and its inverse may change the last bit; neighbouring values differ by more than 1e-9.
 fn key(unit: f64) -> u64 {
     (unit * 1e9).round() as u64
 }
@@ -284,7 +284,7 @@ mod tests {
     fn trial_that_failed_before_a_question_takes_one_combination() {
         let trials = Trials::new();
         let mut answers = vec![(1, Some(1)), (2, Some(1)), (2, None), (3, None)];
-        // No parameter after a = 3 is known, which counts as one combination, and it is taken.
+        // No parameter after a = 3 is known, so there is one combination, and it is taken.
         assert!(trials.of(&answers).are_taken());
         answers.push((3, Some(1)));
         assert!(!trials.of(&answers).are_taken());

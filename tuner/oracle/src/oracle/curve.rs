@@ -1,22 +1,22 @@
-//! Learning curves in the form that a model needs: the losses at a few stages of a whole training.
+//! Learning curves in the form that a model needs: the losses at a few stages of a complete training.
 
 use super::settings::loss;
 use ferrotune_space::objective::Objective;
 use ferrotune_space::record::{Ending, TrialRecord};
 
-/// A stage is this fraction of the next one, and the last stage of the whole training.
+/// The ratio of the epochs of neighbouring stages; the last stage is the complete training.
 const FACTOR: u64 = 3;
 /// Number of stages before the end.
 const STAGES: usize = 4;
 
-/// The stages of a whole training of `total` epochs: the numbers of epochs after which a loss counts, the largest first.
+/// The stages of a complete training of `total` epochs: the numbers of epochs after which a loss is used, the largest first.
 pub(super) fn stages(total: u64) -> impl Iterator<Item = u64> {
     let earlier = |stage: &u64| Some(stage.div_ceil(FACTOR)).filter(|earlier| earlier < stage);
     std::iter::successors(Some(total), earlier).skip(1).take(STAGES)
 }
 
-/// The losses of a trial at the stages that it has reached, small is good, each with its share of a whole training; and
-/// that of the epoch at which it was pruned. Empty where the trial did not say how many epochs a whole training has.
+/// The losses of a trial at the stages that it has reached, where small is good, each with its share of a complete training; and
+/// the loss of the epoch at which it was pruned. Empty if the trial did not announce the epochs of a complete training.
 pub(super) fn of(trial: &TrialRecord, objective: &Objective) -> Vec<(f64, f64)> {
     let Some(total) = trial.epochs else { return Vec::new() };
     let done = trial.epochs_done();
@@ -31,7 +31,7 @@ pub(super) fn of(trial: &TrialRecord, objective: &Objective) -> Vec<(f64, f64)> 
     reached.into_iter().filter_map(at).collect()
 }
 
-/// The place of a share of a whole training on the axis of epochs: 1 for the whole, and equal steps between stages.
+/// The coordinate of a share of a complete training on the axis of epochs: 1 for the whole, and equal steps between stages.
 pub(super) fn coordinate(share: f64) -> f64 {
     (1.0 + share.ln() / (STAGES as f64 * (FACTOR as f64).ln())).max(0.0)
 }

@@ -8,7 +8,7 @@ use super::settings::Settings;
 use crate::pruner::WHOLE;
 use ferrotune_space::record::TrialRecord;
 
-/// A Gaussian process over parameters and epochs, which forecasts the losses of whole trainings.
+/// A Gaussian process over parameters and epochs, which forecasts the losses of complete trainings.
 #[derive(Debug)]
 pub(super) struct Forecast {
     gp: Gp,
@@ -20,8 +20,8 @@ impl Forecast {
         Forecast { gp: Gp::default(), history: History::new(settings.clone()) }
     }
 
-    /// Whether a trial that has just come to a stage of its training promises less improvement for each epoch that is left
-    /// than `share` of what the best new trial promises for each epoch of a whole training.
+    /// Whether to end a trial that has just reached a stage of its training. It ends if it promises less improvement for each
+    /// epoch that is left than `share` of what the best new trial promises for each epoch of a complete training.
     ///
     /// This is expected improvement per cost (Snoek et al. 2012, section 3.2), for a process over parameters and epochs
     /// (Kandasamy et al. 2017).

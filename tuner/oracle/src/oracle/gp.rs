@@ -27,40 +27,40 @@ use rand_pcg::Pcg64;
 use region::{APART, Region, Trust};
 use warp::{WARPS, Warp, Warped};
 
-/// The first model is of this many losses. Its priors are strong, so that it needs no more.
+/// The number of losses that the first model needs. Its priors are strong, so few losses are enough.
 const INITIAL: usize = 3;
-/// The epochs count only after this many whole trainings.
+/// The number of complete trainings that the first model needs.
 const WHOLES: usize = 2;
-/// The trust region begins after this many losses and one for each parameter.
+/// The trust region begins after this many losses, plus one for each parameter.
 const WHOLE: usize = 4;
-/// One trial in this many searches the whole space.
+/// The interval at which a trial searches the whole space.
 const ARMS: u64 = 3;
-/// A trust region whose best point promises less than this share of the median loss's distance from the best one leaves its
-/// trial to the whole space.
+/// The smallest gain of a trust region, as a share of the distance from the best loss to the median loss. If the region's best
+/// point promises less, the trial searches the whole space.
 const LEAST_GAIN: f64 = 1e-4;
-/// Numbers of trials for choosing the kind of model and for fitting its hyper-parameters. More trials take time and
-/// change little.
+/// The numbers of trials for choosing the kind of model (`ROUGH`) and for fitting its hyper-parameters (`FINE`). More trials
+/// take time and change little.
 const ROUGH: usize = 64;
 const FINE: usize = 120;
-/// Numbers of trials in the model of the whole space and in that of a trust region.
+/// The numbers of trials in the model of the whole space (`MOST`) and in the model of a trust region (`MOST_NEAR`).
 const MOST: usize = 300;
 const MOST_NEAR: usize = 60;
-/// Number of trials in the model of the whole space where each has up to five losses.
+/// The number of trials in the model of the whole space if each has up to five losses.
 const MOST_CURVES: usize = 120;
-/// Evaluations of the likelihood for the first warp, for each further warp, for another smoothness, and for the final
-/// fit.
+/// The numbers of evaluations of the likelihood for the first warp, for each further warp, for another smoothness, and for the
+/// final fit.
 const EVALUATIONS: [usize; 4] = [12, 6, 8, 12];
-/// Logarithm of the noise that the last rough fit begins with at least, as a share of the signal's variance.
+/// The smallest initial noise of the last rough fit: the logarithm of the noise's share of the signal's variance.
 const LOG_NOISE: f64 = -3.0;
-/// That fit must be more probable than the others by this factor's logarithm, since few losses of a rugged function look
+/// The logarithm of the factor by which that fit must be more probable than the others, since few losses of a rugged function look
 /// like noise.
 const DOUBT: f64 = 2.0;
-/// A smaller noise, as a share of the signal's variance, is negligible: losses are taken as they are.
+/// The share of the signal's variance below which noise is negligible: losses are then used without noise.
 const NEGLIGIBLE: f64 = 0.01;
-/// Number of good points that both arms search around.
+/// The number of good points around which both arms search.
 const GOOD: usize = 3;
 
-/// Gaussian-process search.
+/// The Gaussian-process sampler.
 #[derive(Debug, Default)]
 pub(super) struct Gp {
     /// The noise's variance as a share of the signal's; `None` learns it.
@@ -70,7 +70,7 @@ pub(super) struct Gp {
 }
 
 impl Gp {
-    /// With the settings in `text`: `noise`.
+    /// The sampler with the setting in `text`: `noise`.
     pub(super) fn with(text: &SettingsText<'_>) -> Result<Gp, SettingError> {
         Ok(Gp { noise: text.number("noise", 0.0..=1.0)?, repeats: false })
     }
@@ -116,8 +116,8 @@ impl Sampler for Gp {
 }
 
 impl Gp {
-    /// How the improvement that a trial on its way promises compares with that of the best new trial: the logarithm of
-    /// their ratio. `None` before enough trials have trained to their end, and for a trial without parameters.
+    /// The logarithm of the ratio of two improvements: what a running trial promises, and what the best new trial promises.
+    /// `None` before enough trials have trained to their end, and for a trial without parameters.
     pub(super) fn compare(&self, history: &History, trial: u64) -> Option<f64> {
         let mut rng = generator(history.settings.seed, trial, "compare");
         let evidence = Evidence::of(history, true, &mut rng);
@@ -134,8 +134,8 @@ impl Gp {
     }
 }
 
-/// Whether trials were pruned whose losses on the way are known. Their last loss says little about a whole training, so
-/// the model has the epochs as an axis.
+/// Whether there are pruned trials whose losses before the end are known. Their last loss says little about a complete
+/// training, so the model has the epochs as an axis.
 fn has_pruned_curves(history: &History) -> bool {
     let is_pruned = |row: &Row| matches!(row.outcome, Outcome::Pruned { .. }) && !row.curve.is_empty();
     history.settings.objectives.len() == 1 && history.rows.iter().any(is_pruned)
@@ -145,18 +145,18 @@ fn is_local(trial: u64) -> bool {
     !trial.is_multiple_of(ARMS)
 }
 
-/// A process over the losses of some trials, and where to look for a better one.
+/// A process over the losses of some trials, and the region in which to search for a better point.
 struct View<'a> {
     evidence: &'a Evidence,
     hyper: Hyper,
-    /// What the process is fitted to.
+    /// The points and values to which the process is fitted.
     points: Vec<Vec<f64>>,
     values: Vec<f64>,
-    /// The loss that one unit of the values is worth near the best one.
+    /// The loss that one unit of the values is worth near the best value.
     worth: f64,
     promise: Promise,
     region: Region,
-    /// The best points.
+    /// The best points of the view.
     good: Vec<Vec<f64>>,
 }
 
@@ -182,7 +182,7 @@ impl<'a> View<'a> {
         let Warped { values, worth, .. } = warp.apply(&losses);
         let process = Process::new(&Data { axes: &evidence.axes, points: &points, values: &values }, &hyper);
         let is_noisy = hyper.log_noise >= NEGLIGIBLE.ln() && losses.iter().any(|loss| *loss != losses[0]);
-        // A noisy value may be low by luck; what the model expects is not.
+        // A noisy value may be low by chance; the model's expected value is not.
         let expected: Vec<f64> =
             if is_noisy { points.iter().map(|point| process.predict(point).mean).collect() } else { values.clone() };
         let lowest = |is_candidate: &dyn Fn(usize) -> bool| {
@@ -190,7 +190,7 @@ impl<'a> View<'a> {
             let candidates = (0..points.len()).filter(|index| keeps(index) && is_candidate(*index));
             candidates.min_by(|a, b| expected[*a].total_cmp(&expected[*b]))
         };
-        // Until a trial keeps the constraints, only the probability of keeping them counts.
+        // Until a trial keeps the constraints, the score uses only the probability of keeping them.
         let worst = || values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let best = lowest(&|_| true).map_or_else(worst, |index| expected[index]);
         let region = trust.as_ref().map_or_else(
@@ -225,7 +225,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The most promising point, with the logarithm of its promise; `None` if all points that it looked at are barred.
+    /// The most promising point, with the logarithm of its promise; `None` if all examined points are barred.
     fn search(&self, space: &Space, rng: &mut Pcg64) -> Option<(f64, Vec<f64>)> {
         let evidence = self.evidence;
         let may_repeat = self.promise.noise > 0.0 && !evidence.repeats_agree();
@@ -268,7 +268,7 @@ fn model(evidence: &Evidence, points: &[Vec<f64>], losses: &[f64], prior: &Hyper
     };
     let mut found = vec![rough(WARPS[0], prior, first)];
     for warp in &WARPS[1..] {
-        // Its hyper-parameters are close to those of the warp before.
+        // The hyper-parameters of this warp are close to those of the previous warp.
         let start = found[found.len() - 1].2.clone();
         found.push(rough(*warp, &start, further));
     }
@@ -281,7 +281,7 @@ fn model(evidence: &Evidence, points: &[Vec<f64>], losses: &[f64], prior: &Hyper
         .collect();
     found.extend(starts.iter().map(|(warp, start)| rough(*warp, start, smoother)));
     if !prior.is_noise_given {
-        // The likelihood has no slope along the noise where the noise is tiny, so that a fit from there finds none.
+        // The likelihood has no slope along the noise if the noise is tiny, so a fit from there finds no noise.
         let (_, warp, hyper) = found.iter().min_by(by_badness).unwrap_or(&found[0]);
         let start = Hyper { log_noise: hyper.log_noise.max(LOG_NOISE), ..hyper.clone() };
         let (badness, warp, hyper) = rough(*warp, &start, smoother);
@@ -293,7 +293,7 @@ fn model(evidence: &Evidence, points: &[Vec<f64>], losses: &[f64], prior: &Hyper
     (*warp, fit(&data, prior, start, last).hyper)
 }
 
-/// Indices, in their order, of at most so many trials: half of them the best by loss, and the other half evenly chosen
+/// Indices, in order, of at most `most` trials: half of them the best by loss, and the other half evenly chosen
 /// from the others.
 fn thinned(losses: &[f64], most: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..losses.len()).collect();
@@ -307,7 +307,7 @@ fn thinned(losses: &[f64], most: usize) -> Vec<usize> {
     order
 }
 
-/// The points and losses of some trials.
+/// The points and losses of the trials with these indices.
 fn chosen(indices: &[usize], points: &[Vec<f64>], losses: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>) {
     (indices.iter().map(|index| points[*index].clone()).collect(), indices.iter().map(|index| losses[*index]).collect())
 }

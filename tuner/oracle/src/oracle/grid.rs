@@ -1,5 +1,5 @@
-//! Grid search: every combination of all parameters once. The grid has the values that the user gives a parameter, or all its
-//! values, or ten evenly spread ones if it has too many. Learns nothing from losses.
+//! Grid search: every combination of all parameters once. The grid has the values that the user gives for a parameter, or all
+//! the parameter's values, or ten evenly spread values if there are too many. Learns nothing from losses.
 
 use super::history::History;
 use super::sampler::Sampler;
@@ -8,12 +8,12 @@ use ferrotune_space::given::{fit, parse_value};
 use ferrotune_space::{Distribution, Scale, Value};
 use std::collections::BTreeMap;
 
-/// Number of grid values of a continuous or logarithmic range, with both ends.
+/// The number of grid values of a continuous or logarithmic range, including both ends.
 const SPREAD: usize = 10;
-/// A range with more values is treated as continuous.
+/// The largest number of values of a range that is not treated as continuous.
 const MOST: usize = 1000;
 
-/// Grid search. Parameters that come up later, or only under a condition, widen the grid.
+/// The grid sampler. Parameters that trials ask for later, or only under a condition, extend the grid.
 #[derive(Debug, Default)]
 pub(super) struct Grid {
     /// The values of some parameters, by name, in the user's order.
@@ -21,7 +21,7 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// With the parameters' values in `text`: `lr=0.001|0.01`.
+    /// The sampler with the parameters' values in `text`: `lr=0.001|0.01`.
     pub(super) fn with(text: &SettingsText<'_>) -> Result<Grid, SettingError> {
         let values = |(name, values): (&str, &str)| {
             let parts: Vec<&str> = values.split('|').map(str::trim).collect();

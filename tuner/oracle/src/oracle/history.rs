@@ -1,4 +1,4 @@
-//! The records in the form that samplers need: points of the unit cube and their outcomes. A cache of the records only,
+//! The records in the form that samplers need: points of the unit cube and their outcomes. Only a cache of the records,
 //! so a resumed search sees the same history.
 
 use super::curve;
@@ -10,64 +10,64 @@ use ferrotune_space::record::{Ending, TrialRecord};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Proposed values of trials that have not asked for all of them yet, by trial and name.
+/// Proposed values, by trial and name, of trials that have not asked for all of these values yet.
 pub(super) type Proposed = BTreeMap<u64, BTreeMap<String, Value>>;
 
-/// All trials except the one to propose values for.
+/// All trials except the one for which values are to be proposed.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
     /// The settings of the search.
     pub(crate) settings: Settings,
-    /// The parameters and their conditions, as far as the trials have shown them.
+    /// The parameters and their conditions, as inferred from the trials.
     pub(crate) space: Space,
-    /// Trials that have asked for parameters: those of another study that fit, and then those of the search, each in the
-    /// order of their numbers. Leaves out cancelled trials, and those in which a fixed parameter has another value.
+    /// Trials that have asked for parameters: fitting trials of another study, and then those of the search, each group in the
+    /// order of its numbers. Leaves out cancelled trials, and those in which a fixed parameter has another value.
     pub(crate) rows: Vec<Row>,
-    /// Fingerprints of the records that the rows of ended trials come from, by trial number.
+    /// Fingerprints of the records of ended trials, from which rows were made, by trial number.
     seen: Vec<Option<Fingerprint>>,
-    /// Which trials of the other study fit.
+    /// Whether each trial of the other study fits.
     fitting: Vec<bool>,
-    /// The trial that the last proposal was for.
+    /// The trial for which the last proposal was made.
     asked: u64,
 }
 
-/// One trial.
+/// A trial in the form that samplers need.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
-    /// Its number; `None` for a trial of another study.
+    /// The trial's number; `None` for a trial of another study.
     pub(crate) trial: Option<u64>,
-    /// Its parameters in the order of the space's dimensions; NaN if the trial did not ask for one.
+    /// The trial's parameters in the order of the space's dimensions; NaN for a parameter that the trial did not ask for.
     pub(crate) point: Vec<f64>,
-    /// Its outcome.
+    /// The trial's outcome.
     pub(crate) outcome: Outcome,
-    /// Its losses on the way, which are those of [`curve::of`].
+    /// The trial's losses during training, from [`curve::of`].
     pub(super) curve: Vec<(f64, f64)>,
-    /// Whether it has asked for all its parameters.
+    /// Whether the trial has asked for all its parameters.
     is_whole: bool,
 }
 
 /// The outcome of a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Outcome {
-    /// It trained to its end.
+    /// The trial trained to its end.
     Finished {
-        /// Value of each objective, small is good; finite.
+        /// The value of each objective, where small is good; finite.
         losses: Vec<f64>,
-        /// By how much it breaks its constraints: 0 if it keeps them all.
+        /// The sum of the constraints' violations: 0 if the trial keeps them all.
         violation: f64,
     },
-    /// It was pruned.
+    /// The trial was pruned.
     Pruned {
-        /// Epochs that it trained.
+        /// The number of epochs that the trial trained.
         epochs: u64,
-        /// Best value of the first objective up to then, small is good.
+        /// The best value of the first objective until the trial was pruned, where small is good.
         loss: Option<f64>,
     },
-    /// It failed, was killed, timed out, or returned no value.
+    /// The trial failed, was killed, timed out, or returned no value.
     Failed,
-    /// It did not fit into memory.
+    /// The trial exceeded the memory.
     OutOfMemory,
-    /// It runs, waits or was interrupted.
+    /// The trial runs, waits or was interrupted.
     Open,
 }
 
@@ -93,15 +93,15 @@ impl Fingerprint {
 }
 
 impl History {
-    /// A history of no trials.
+    /// A history without trials.
     pub(super) fn new(settings: Settings) -> History {
         History { settings, space: Space::default(), rows: Vec::new(), seen: Vec::new(), fitting: Vec::new(), asked: 0 }
     }
 
-    /// Updates the rows for a proposal to the trial `asking`.
+    /// Updates the rows before a proposal for the trial `asking`.
     ///
-    /// Trials without an ending count only if they began before it. They have the values in `proposed` for parameters
-    /// that they have not asked for yet, so concurrent trials know of each other.
+    /// Trials without an ending are included only if they began before `asking`. For parameters that they have not asked for
+    /// yet they have the values in `proposed`, so concurrent trials take each other into account.
     pub(super) fn update(&mut self, trials: &[TrialRecord], asking: u64, proposed: &Proposed) {
         if self.is_of_other_trials(trials, asking) {
             *self = History::new(self.settings.clone());
@@ -141,7 +141,7 @@ impl History {
             self.rows.extend(row);
         }
         self.rows.sort_by_key(|row| row.trial);
-        // What the other study never asked for is no condition there.
+        // A parameter that the other study never asked for has no condition in that study.
         let source = self.rows.iter().take_while(|row| row.trial.is_none());
         let is_known = |dimension: usize| source.clone().any(|row| !row.point[dimension].is_nan());
         let source_counts = (0..self.space.dimensions.len()).all(is_known);
@@ -150,7 +150,7 @@ impl History {
         self.forget_unneeded(proposed);
     }
 
-    /// Begins anew where other trials of the other study fit now; says whether that is so.
+    /// Replaces the history by a new one if other trials of the other study fit now; returns whether that was necessary.
     fn fit_source(&mut self, trials: &[TrialRecord], asking: u64) -> bool {
         let given = &self.settings.given;
         let own = trials.iter().filter(|trial| counts(trial, asking, given));
@@ -167,7 +167,7 @@ impl History {
         true
     }
 
-    /// The trials of the other study that fit.
+    /// The fitting trials of the other study.
     fn source(&self) -> impl Iterator<Item = &TrialRecord> {
         self.settings.source.trials.iter().zip(&self.fitting).filter(|(_, fits)| **fits).map(|(trial, _)| trial)
     }
@@ -195,7 +195,7 @@ impl History {
         is_known.then_some(Row { trial: Some(trial.number), point, outcome, curve, is_whole })
     }
 
-    /// Removes from the rows of open trials the values that they are not expected to ask for.
+    /// Removes from the rows of open trials the values of parameters that these trials are not expected to ask for.
     fn forget_unneeded(&mut self, proposed: &Proposed) {
         let is_proposed = |row: &&mut Row| row.trial.is_some_and(|number| proposed.contains_key(&number));
         for row in self.rows.iter_mut().filter(|row| row.outcome == Outcome::Open).filter(is_proposed) {
@@ -207,7 +207,7 @@ impl History {
     }
 }
 
-/// Whether a trial counts for a proposal to the trial `asking`.
+/// Whether the history for a proposal to the trial `asking` includes a trial.
 fn counts(trial: &TrialRecord, asking: u64, given: &Given) -> bool {
     let is_early = trial.ending.is_some() || trial.number < asking;
     let is_other = trial.number != asking && trial.ending != Some(Ending::Cancelled);

@@ -1,5 +1,5 @@
 //! Hyperband (Li et al. 2018, JMLR 18): brackets of successive halving, from the most exploratory to plain random
-//! search, again and again. Keeps only what the records contain; the sampler chooses values.
+//! search, repeatedly. Keeps only a cache of the records; the sampler chooses values.
 
 use super::sampler::{Sampler, Suggestions};
 use super::settings::{Settings, loss};
@@ -12,7 +12,7 @@ use ferrotune_space::{Distribution, Value};
 /// The rungs of a search by successive halving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Halving {
-    /// Eta: one trial in so many is promoted at each rung, to so many times the epochs. At least 2.
+    /// Eta: at each rung one trial in `factor` is promoted, to `factor` times the epochs. At least 2.
     pub(super) factor: u64,
     /// Epochs of the shortest trainings, at least 1.
     pub(super) min: u64,
@@ -25,7 +25,7 @@ impl Default for Halving {
 }
 
 impl Halving {
-    /// What `text` says of `factor` and `min`.
+    /// The values of `factor` and `min` in `text`, or their defaults.
     pub(super) fn read(text: &SettingsText<'_>) -> Result<Halving, SettingError> {
         let usual = Halving::default();
         let factor = text.count("factor", 2..=1000)?.unwrap_or(usual.factor);
@@ -33,15 +33,15 @@ impl Halving {
     }
 }
 
-/// Hyperband.
+/// The Hyperband oracle.
 ///
-/// The maximum resource R is the number of epochs of a whole training, which the first trial announces. A trial's
+/// The maximum resource R is the number of epochs of a complete training, which the first trial announces. A trial's
 /// number determines its bracket; its reports and `paused_at` show how far it has trained.
 #[derive(Debug)]
 pub(super) struct Hyperband {
     order: Order,
     pub(super) halving: Halving,
-    /// How often all brackets run; `None` for as often as the search may start trials.
+    /// The number of times that all brackets run; `None` for as many as the search's limit of trials allows.
     iterations: Option<u64>,
     objective: Objective,
     pub(super) suggestions: Suggestions,
@@ -49,7 +49,7 @@ pub(super) struct Hyperband {
     total: Option<u64>,
 }
 
-/// The brackets that run.
+/// The choice of the brackets that run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     /// All brackets, from the most exploratory to random search.
@@ -59,8 +59,8 @@ enum Order {
 }
 
 impl Hyperband {
-    /// A search that starts `settings.max_trials` configurations in all, with values from `sampler`. There is one
-    /// objective.
+    /// The oracle of a search that starts `settings.max_trials` configurations in all, with values from `sampler`. The search
+    /// has one objective.
     pub(super) fn new(settings: Settings, sampler: Box<dyn Sampler>) -> Hyperband {
         Hyperband {
             order: Order::All,
@@ -72,12 +72,12 @@ impl Hyperband {
         }
     }
 
-    /// The same with the settings in `text`: `factor`, `min` and `iterations`.
+    /// This oracle with the settings in `text`: `factor`, `min` and `iterations`.
     pub(super) fn with(self, text: &SettingsText<'_>) -> Result<Hyperband, SettingError> {
         Ok(Hyperband { halving: Halving::read(text)?, iterations: text.count("iterations", 1..)?, ..self })
     }
 
-    /// Successive halving (Jamieson and Talwalkar 2016, AISTATS): the most exploratory bracket, again and again.
+    /// Successive halving (Jamieson and Talwalkar 2016, AISTATS): the most exploratory bracket, repeatedly.
     pub(super) fn most_exploratory(settings: Settings, sampler: Box<dyn Sampler>) -> Hyperband {
         Hyperband { order: Order::MostExploratory, ..Hyperband::new(settings, sampler) }
     }
@@ -104,7 +104,7 @@ impl Hyperband {
         planned.fuse()
     }
 
-    /// The epoch (exclusive) to which `trial`, of `total` epochs in all, may train now, in a search of `max_trials`.
+    /// The epoch (exclusive) up to which `trial`, of `total` epochs in all, may train now, in a search of `max_trials`.
     fn stop_of(&self, trial: u64, total: u64, resource: u64, (trials, max_trials): (&[TrialRecord], u64)) -> u64 {
         // The record of a trial that begins may not be in `trials` yet, but its number is below this limit.
         let limit = max_trials.max(trial + 1);
@@ -113,7 +113,7 @@ impl Hyperband {
         if rung_stop >= resource { total } else { rung_stop.min(total) }
     }
 
-    /// The first open trial that has not trained all epochs that it may train, or that has trained them all and
+    /// The first open trial that has not trained all its allowed epochs, or that has trained them all and
     /// returned no value.
     ///
     /// Leaves out a trial that waits at the end of a rung, because its worker would return without training.
@@ -164,12 +164,12 @@ impl Oracle for Hyperband {
     }
 }
 
-/// R from the first record that has it, so that it cannot change while a bracket runs; before that, `said`.
+/// R from the first record that has it, so that it cannot change while a bracket runs; before such a record, `said`.
 pub(super) fn resource(trials: &[TrialRecord], said: Option<u64>) -> Option<u64> {
     trials.iter().find_map(|trial| trial.epochs).or(said).map(|total| total.max(1))
 }
 
-/// Configurations and epochs of each rung of bracket `s`, for a maximum resource `resource`.
+/// The number of configurations and the epochs of each rung of bracket `s`, for a maximum resource `resource`.
 pub(super) fn rungs(resource: u64, s: u32, halving: Halving) -> Vec<(u64, u64)> {
     let Halving { factor, min } = halving;
     let eta_s = factor.pow(s);
@@ -181,20 +181,20 @@ pub(super) fn rungs(resource: u64, s: u32, halving: Halving) -> Vec<(u64, u64)> 
     (0..=s).map(rung).collect()
 }
 
-/// Epochs that `size` configurations train over rungs that end at `stops`.
+/// The number of epochs that `size` configurations train over rungs that end at `stops`.
 pub(super) fn planned_epochs(size: u64, stops: &[u64], factor: u64) -> u64 {
     let begins = std::iter::once(&0).chain(stops);
     let rungs = stops.iter().zip(begins).enumerate();
     rungs.map(|(index, (stop, begin))| rung_size(size, index, factor) * stop.saturating_sub(*begin)).sum()
 }
 
-/// How many of `size` configurations a rung has. Fewer configurations than planned still train one to the end.
+/// The number of configurations, of `size`, that a rung has. Even with fewer than planned, one trains to the end.
 fn rung_size(size: u64, rung: usize, factor: u64) -> u64 {
     (size / factor.pow(rung as u32)).max(1)
 }
 
-/// s_max: the largest s with eta^s at most R in units of the shortest training, but no more than keeps a bracket's size
-/// within u64.
+/// s_max: the largest s with eta^s at most R in units of the shortest training, but at most a value that keeps a bracket's
+/// size within u64.
 pub(super) fn most_exploratory(resource: u64, halving: Halving) -> u32 {
     let most = (u64::MAX / 64).ilog(halving.factor);
     (resource / halving.min).max(1).ilog(halving.factor).min(most)
@@ -202,11 +202,11 @@ pub(super) fn most_exploratory(resource: u64, halving: Halving) -> u32 {
 
 /// One bracket: its plan and its trials.
 struct Bracket<'a> {
-    /// Number of its first trial.
+    /// The number of the bracket's first trial.
     first: u64,
-    /// Configurations that it starts: as planned, or fewer because of the search's limit.
+    /// The number of configurations that the bracket starts: as planned, or fewer because of the search's limit.
     size: u64,
-    /// Epochs of each rung.
+    /// The epochs of each rung.
     stops: Vec<u64>,
     factor: u64,
     members: &'a [TrialRecord],
@@ -242,7 +242,7 @@ impl<'a> Bracket<'a> {
         (self.first..self.first + self.size).contains(&trial)
     }
 
-    /// The next step of this bracket; `None` if it is finished or waits for running trials, so that another bracket may
+    /// The next step of this bracket; `None` if the bracket is finished or waits for running trials, so that another bracket may
     /// begin.
     fn next(&self, may_start: bool, running: &[u64]) -> Option<Next> {
         let last = self.stops.len() - 1;
@@ -278,7 +278,7 @@ impl<'a> Bracket<'a> {
         stop
     }
 
-    /// The rungs from the first to the one that is not complete yet.
+    /// The rungs from the first to the first incomplete rung.
     fn history(&self) -> Vec<Rung<'a>> {
         let mut history = Vec::new();
         let mut members: Vec<&TrialRecord> = self.members.iter().collect();
@@ -299,8 +299,8 @@ impl<'a> Bracket<'a> {
 
     /// The best trials of a complete rung, as many as the plan promotes.
     ///
-    /// A trial that was promoted already stays promoted, even if a repeated report changes the order. Trials that were
-    /// pruned, failed or are run by another program are left out, so that they take no place of a trial that can
+    /// A trial that was already promoted stays promoted, even if a repeated report changes the order. Trials that were
+    /// pruned, have failed or are run by another program are left out, so that they do not take the place of a trial that can
     /// continue.
     fn promote(&self, members: &[&'a TrialRecord], index: usize) -> Vec<&'a TrialRecord> {
         let mut candidates: Vec<_> = members
@@ -322,7 +322,7 @@ impl<'a> Bracket<'a> {
         best.map_or(f64::INFINITY, |value| loss(self.objective, value))
     }
 
-    /// The epoch at which rung `index` ends for `trial`, at most its whole training, which may be shorter than R.
+    /// The epoch at which rung `index` ends for `trial`, at most its complete training, which may be shorter than R.
     fn stop(&self, trial: &TrialRecord, index: usize) -> u64 {
         trial.epochs.map_or(self.stops[index], |total| total.min(self.stops[index]))
     }
@@ -369,7 +369,7 @@ mod tests {
         let long = Halving { factor: 3, min: 5 };
         assert_eq!(most_exploratory(81, long), 2);
         assert_eq!(rungs(81, 2, long), [(9, 9), (3, 27), (1, 81)]);
-        // Rounding never makes a training shorter than the shortest, or longer than a whole one.
+        // Rounding never makes a training shorter than the shortest, or longer than a complete training.
         assert_eq!(rungs(16, 1, long), [(3, 5), (1, 16)]);
         assert_eq!(rungs(3, 0, long), [(1, 3)]);
         for factor in [2, 3, 1000] {

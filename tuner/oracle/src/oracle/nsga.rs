@@ -1,8 +1,8 @@
-//! NSGA-II (Deb et al. 2002, IEEE TEC 6(2)) and NSGA-III (Deb and Jain 2014, IEEE TEC 18(4)): evolve the trials towards all
-//! trade-offs between several objectives. They differ in who survives. Both also work with one objective, and with conditional
-//! parameters, which children inherit one by one.
+//! NSGA-II (Deb et al. 2002, IEEE TEC 6(2)) and NSGA-III (Deb and Jain 2014, IEEE TEC 18(4)): evolve the trials towards the
+//! Pareto front of several objectives. The two differ in the selection of survivors. Both also work with one objective, and with
+//! conditional parameters, which children inherit one by one.
 //!
-//! In the steady-state form of Durillo et al. (2009, EMO): each trial that ends competes with the survivors at once, so
+//! Both have the steady-state form of Durillo et al. (2009, EMO): each trial that ends competes with the survivors at once, so
 //! concurrent trials never wait for a generation.
 
 use super::history::{History, Row};
@@ -15,42 +15,42 @@ use super::{references, variation};
 use ferrotune_space::Distribution;
 use rand::{Rng, RngExt};
 
-/// Smallest and largest number of survivors; in between it is a share of the search.
+/// The smallest and the largest number of survivors; between these limits it is a share of the search.
 const POPULATION: (u64, u64) = (10, 50);
 const POPULATION_SHARE: u64 = 10;
-/// Probability that a child has two parents.
+/// The probability that a child has two parents.
 const CROSSOVER: f64 = 0.9;
-/// Number of children for one trial; the first child that no other trial has is used.
+/// The number of children for one trial; the sampler uses the first child that no other trial has.
 const CHILDREN: usize = 10;
 
-/// Divisions of each axis between the reference points of NSGA-III, and the most reference points.
+/// The divisions of each axis between the reference points of NSGA-III, and the largest number of reference points.
 const DIVISIONS: u64 = 3;
 const MOST_REFERENCES: u64 = 10_000;
 
-/// NSGA-II or NSGA-III.
+/// The sampler NSGA-II or NSGA-III.
 #[derive(Debug)]
 pub(super) struct Nsga {
     survival: Survival,
-    /// Number of survivors; if it is not given, a share of the search.
+    /// The number of survivors; if it is not given, a share of the search.
     population: Option<usize>,
-    /// The trials that the survivors come from. Both are caches of the history.
+    /// The trials that have competed so far; like the survivors, a cache of the history.
     told: Vec<Individual>,
     survivors: Vec<Individual>,
 }
 
-/// Who survives of trials that no other beats.
+/// The rule that selects survivors among trials that do not dominate each other.
 #[derive(Clone, Debug)]
 enum Survival {
-    /// NSGA-II: those with distant neighbours.
+    /// The rule of NSGA-II: trials with distant neighbours survive.
     Crowding,
-    /// NSGA-III: those near each of these reference points.
+    /// The rule of NSGA-III: trials near each of these reference points survive.
     References(Vec<Vec<f64>>),
 }
 
 impl Survival {
-    /// The number of survivors, unless it is given: a share of the search, and one for each reference point.
+    /// The number of survivors: the given number, or else a share of the search, and with NSGA-III one for each reference point.
     fn population(&self, history: &History) -> usize {
-        // At most 50.
+        // The share is at most 50.
         let share = (history.settings.max_trials / POPULATION_SHARE).clamp(POPULATION.0, POPULATION.1) as usize;
         match self {
             Survival::Crowding => share,
@@ -58,7 +58,7 @@ impl Survival {
         }
     }
 
-    /// The positions of those of a population that survive.
+    /// The indices of the members of a population that survive.
     fn survivors<R: Rng>(&self, fitness: &[Fitness], count: usize, rng: &mut R) -> Vec<usize> {
         match self {
             Survival::Crowding => {
@@ -70,7 +70,7 @@ impl Survival {
         }
     }
 
-    /// What decides which of two survivors becomes a parent. With reference points, all that keep the constraints are equal.
+    /// The ranks that decide which of two survivors becomes a parent. With reference points, all that keep the constraints are equal.
     fn standings(&self, fitness: &[Fitness]) -> Vec<Standing> {
         let less = |own: &Fitness| fitness.iter().filter(|other| other.violation < own.violation).count();
         match self {
@@ -80,7 +80,7 @@ impl Survival {
     }
 }
 
-/// An ended trial.
+/// An ended trial as a member of the population.
 #[derive(Clone, Debug)]
 struct Individual {
     trial: Option<u64>,
@@ -114,12 +114,12 @@ impl Sampler for Nsga {
 }
 
 impl Nsga {
-    /// NSGA-II with the settings in `text`: `population`.
+    /// The sampler NSGA-II with the setting in `text`: `population`.
     pub(super) fn second(text: &SettingsText<'_>) -> Result<Nsga, SettingError> {
         Ok(Nsga::new(Survival::Crowding, population(text)?))
     }
 
-    /// NSGA-III for so many objectives, with the settings in `text`: `population` and `divisions`.
+    /// The sampler NSGA-III for this number of objectives, with the settings in `text`: `population` and `divisions`.
     pub(super) fn third(text: &SettingsText<'_>, objectives: usize) -> Result<Nsga, SettingError> {
         let divisions = text.count("divisions", 1..)?.unwrap_or(DIVISIONS);
         if references::simplex_size(objectives, divisions, MOST_REFERENCES).is_none() {
@@ -175,7 +175,7 @@ impl Nsga {
     }
 }
 
-/// One parameter of a child: the value of one parent, or a value between both.
+/// A parameter of a child: the value of one parent, or a value between both parents' values.
 fn inherit<R: Rng>(mother: f64, father: f64, distribution: &Distribution, rng: &mut R) -> Option<f64> {
     let is_mixed = rng.random::<bool>();
     let either = if rng.random::<bool>() { mother } else { father };
@@ -198,7 +198,7 @@ impl Individual {
         Some(Individual { trial: row.trial, point: row.point.clone(), fitness })
     }
 
-    /// Equality, where a parameter that neither has asked for counts as equal.
+    /// Whether two individuals are equal; parameters that neither trial has asked for are equal, too.
     fn is_same(&self, other: &Individual) -> bool {
         let units = |individual: &Individual| individual.point.iter().map(|unit| unit.to_bits()).collect::<Vec<_>>();
         self.trial == other.trial && self.fitness == other.fitness && units(self) == units(other)

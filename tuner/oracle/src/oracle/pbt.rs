@@ -1,11 +1,10 @@
 //! Population-based training (Jaderberg et al. 2017, arXiv:1711.09846) and PB2 (Parker-Holder et al. 2020,
-//! arXiv:2002.02518), which chooses what copies change to by a model: trials train at the same time, and at regular
-//! epochs copies of the best trials replace the worst. A copy continues from its original's checkpoint with changed
-//! parameters.
+//! arXiv:2002.02518): trials train at the same time, and at regular epochs copies of the best trials replace the worst. A copy
+//! continues from its original's checkpoint with changed parameters, which a model chooses in PB2.
 //!
-//! A copy is a separate trial, so a record always has the parameters that the trial was trained with. Unless the settings
-//! say otherwise only floats change, because a checkpoint fits only one number of layers and the like. Keeps only what the
-//! records contain.
+//! A copy is a separate trial, so a record always has the parameters with which the trial was trained. By default
+//! only floats change, because a checkpoint fits only one number of layers and the like. Keeps only a cache of the
+//! records.
 
 use super::gp::bandit::{self, Observation};
 use super::qmc::Qmc;
@@ -21,21 +20,21 @@ use rand::RngExt;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// How often a population's trials are compared during a training, unless the interval is given.
+/// The number of comparisons of a population's trials during a training, unless the interval is given.
 const GENERATIONS: u64 = 10;
 
 /// The settings of population-based training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Plan {
-    /// Trials of a population; after it has trained to the end, another population begins.
+    /// The number of trials in a population; after a population has trained to the end, another one begins.
     population: u64,
-    /// Epochs between two comparisons; a tenth of a training if it is not given.
+    /// The number of epochs between two comparisons; a tenth of a training if it is not given.
     interval: Option<u64>,
-    /// The share of the population that is replaced at a time, by copies of as many of the best.
+    /// The share of the population that is replaced at a time, by copies of the same number of the best trials.
     quantile: f64,
-    /// Probability that a copy's parameter is a new draw and not a changed value.
+    /// The probability that a copy's parameter is a new draw and not a changed value.
     resample: f64,
-    /// Factor, up or down, by which a parameter on a logarithmic scale is moved on average.
+    /// The average factor, up or down, by which a parameter on a logarithmic scale changes.
     perturbation: f64,
     /// Whether whole numbers and choices change, too.
     changes_discrete: bool,
@@ -55,7 +54,7 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// The size of a population and when it is compared.
+    /// The settings for a population's size and its comparisons.
     fn of_population(text: &SettingsText<'_>) -> Result<Plan, SettingError> {
         let usual = Plan::default();
         let half = (Bound::Excluded(0.0), Bound::Included(0.5));
@@ -78,7 +77,7 @@ impl Plan {
         })
     }
 
-    /// Number of trials that are replaced at a time.
+    /// The number of trials that are replaced at a time.
     fn replaced(&self) -> usize {
         (self.population as f64 * self.quantile).round().max(1.0) as usize
     }
@@ -94,47 +93,47 @@ impl Plan {
         }
     }
 
-    /// Share of its range by which a parameter that is not on a logarithmic scale is moved on average: a tenth by default.
+    /// The average change of a parameter that is not on a logarithmic scale, as a share of its range: a tenth by default.
     fn share(&self) -> f64 {
         (0.4 * (self.perturbation - 1.0)).min(1.0)
     }
 }
 
-/// What a copy changes.
+/// The way in which a copy's parameters change.
 #[derive(Debug)]
 enum Change {
-    /// Each parameter by itself, at random.
+    /// Each parameter changes separately, at random.
     Perturbation,
-    /// All floats together, to what gains most as a model sees it (PB2). Copies' values, once they are chosen: a cache.
+    /// All floats change together, to the values with the largest gain in a model (PB2). `chosen` caches the copies' values.
     Bandit { chosen: BTreeMap<u64, BTreeMap<String, Value>> },
 }
 
-/// Population-based training. An objective without epochs is searched like a Sobol sequence.
+/// The oracle of population-based training. It searches an objective without epochs by a Sobol sequence.
 #[derive(Debug)]
 pub(super) struct Pbt {
     change: Change,
     settings: Settings,
     plan: Plan,
-    /// Gives the values of trials that are not copies.
+    /// The values of trials that are not copies.
     suggestions: Suggestions,
     /// The epochs that the first trial announced, until its record has them.
     total: Option<u64>,
 }
 
 impl Pbt {
-    /// A search that starts `settings.max_trials` trials, copies among them. There is one objective.
+    /// The oracle of a search that starts `settings.max_trials` trials, including copies. The search has one objective.
     pub(super) fn new(settings: Settings) -> Pbt {
         let suggestions = Suggestions::new(settings.clone(), Box::new(Qmc));
         Pbt { change: Change::Perturbation, settings, plan: Plan::default(), suggestions, total: None }
     }
 
-    /// PB2, with the settings in `text`: `population`, `interval` and `quantile`.
+    /// The oracle PB2, with the settings in `text`: `population`, `interval` and `quantile`.
     pub(super) fn with_bandit(self, text: &SettingsText<'_>) -> Result<Pbt, SettingError> {
         let plan = Plan::of_population(text)?;
         Ok(Pbt { change: Change::Bandit { chosen: BTreeMap::new() }, plan, ..self })
     }
 
-    /// The same with the settings in `text`: `population`, `interval`, `quantile`, `resample`, `perturbation` and `discrete`.
+    /// This oracle with the settings in `text`: `population`, `interval`, `quantile`, `resample`, `perturbation` and `discrete`.
     pub(super) fn with(self, text: &SettingsText<'_>) -> Result<Pbt, SettingError> {
         Ok(Pbt { plan: Plan::read(text)?, ..self })
     }
@@ -151,7 +150,7 @@ impl Pbt {
 
     /// Follows the next population from its first trial to its last, or to the next step of the search.
     ///
-    /// The order matters: first trials are pruned, then copies begin, and only then do the originals continue.
+    /// The order matters: trials are pruned first, then copies begin, and only then do the originals continue.
     fn follow(&self, lineage: &mut Lineage, resource: u64, limit: u64, (trials, running): (&[TrialRecord], &[u64])) {
         let mut members = lineage.begin(self.plan.population, limit);
         let replaced_at_most = self.plan.replaced();
@@ -201,7 +200,7 @@ impl Pbt {
         }
     }
 
-    /// The sort key of a trial: its last value before `stop`, where small is good; infinite if it failed before, or if
+    /// The sort key of a trial: its last value before `stop`, where small is good; infinite if the trial failed before, or if
     /// another program runs it.
     fn rank(&self, trial: &TrialRecord, stop: u64) -> f64 {
         let reported =
@@ -212,7 +211,7 @@ impl Pbt {
         value.map_or(f64::INFINITY, |value| loss(self.settings.objective(), value))
     }
 
-    /// What a model chooses for a parameter of a copy.
+    /// The value that the model chooses for a parameter of a copy; `None` if it chooses none.
     fn chosen_value(&mut self, copy: u64, name: &str, original: &TrialRecord, trials: &[TrialRecord]) -> Option<Value> {
         let Change::Bandit { chosen } = &self.change else { return None };
         if let Some(values) = chosen.get(&copy) {
@@ -226,7 +225,7 @@ impl Pbt {
         value
     }
 
-    /// The floats of a copy, where a model chooses them; empty before it can.
+    /// The values of a copy's floats that the model chooses; empty before the model can choose.
     fn chosen(&self, copy: u64, original: &TrialRecord, trials: &[TrialRecord]) -> BTreeMap<String, Value> {
         let Some(resource) = hyperband::resource(trials, self.total) else { return BTreeMap::new() };
         let lineage = self.lineage(resource, trials, &[]);
@@ -260,7 +259,7 @@ impl Pbt {
         point.map(|point| space.decode(&point)).unwrap_or_default()
     }
 
-    /// By how much a trial's loss changed in an interval that it was trained in; `None` without values at both ends.
+    /// The change of a trial's loss in an interval in which it was trained; `None` without values at both ends.
     fn change_of_loss(&self, trial: &TrialRecord, (begin, end): (u64, u64), trials: &[TrialRecord]) -> Option<f64> {
         trial.metrics.range(begin..end).next()?;
         let metric = &self.settings.objective().metric;
@@ -277,7 +276,7 @@ impl Pbt {
     fn vary(&self, copy: u64, name: &str, distribution: &Distribution, value: &Value) -> Option<Value> {
         let mut rng = generator(self.settings.seed, copy, name);
         let (is_drawn, anything): (bool, f64) = (rng.random_bool(self.plan.resample), rng.random());
-        // Moves by 0.5 to 1.5 times the average, up or down, so that two copies of one trial differ.
+        // The change is 0.5 to 1.5 times the average, up or down, so that two copies of one trial differ.
         let moves = rng.random_range(0.5..1.5) * if rng.random::<bool>() { 1.0 } else { -1.0 };
         match (distribution, value) {
             (Distribution::Int { .. } | Distribution::Choice { .. }, _) if !self.plan.changes_discrete => {
@@ -289,7 +288,7 @@ impl Pbt {
             }
             (Distribution::Int { scale: Scale::Log, .. }, Value::Int(whole)) => {
                 let moved = (*whole as f64 * self.plan.perturbation.powf(moves)).round() as i64;
-                // A small number moves by one, not by a fraction.
+                // A small number changes by one, not by a fraction.
                 let moved = if moved == *whole { whole.saturating_add(moves.signum() as i64) } else { moved };
                 distribution.clamp_to_lattice(&Value::Int(moved))
             }
@@ -346,29 +345,29 @@ impl Oracle for Pbt {
 struct Lineage {
     /// The next step; `None` if all trials that have begun have ended.
     next: Option<Next>,
-    /// Number of trials that have begun, or begin next.
+    /// The number of trials that have begun, or begin next.
     begun: u64,
-    /// The epoch (exclusive) to which each trial may train now.
+    /// The epoch (exclusive) up to which each trial may train now.
     stops: BTreeMap<u64, u64>,
-    /// The trial that each copy is a copy of.
+    /// The original of each copy.
     parents: BTreeMap<u64, u64>,
-    /// When each copy begins.
+    /// The beginning of each copy.
     beginnings: BTreeMap<u64, Beginning>,
 }
 
-/// The beginning of a copy.
+/// The time at which a copy begins, and the copies that begin together with it.
 #[derive(Clone, Copy, Debug)]
 struct Beginning {
     /// The epoch (exclusive) at which the population was compared.
     stop: u64,
-    /// The first one of the copies that begin then.
+    /// The first of the copies that begin at this comparison.
     first: u64,
 }
 
 impl Lineage {
-    /// How many copies may begin at the end of a generation of these members. If none may, the worst trials continue.
+    /// The number of copies that may begin at the end of a generation of these members. If it is 0, the worst trials continue.
     ///
-    /// When a member has trained beyond `stop`, the generation is over. No more copies begin then, even if the search
+    /// When a member has trained beyond `stop`, the generation is over. Then no more copies begin, even if the search
     /// may have more trials now.
     fn room(&self, limit: u64, stop: u64, members: &[&TrialRecord], trials: &[TrialRecord]) -> usize {
         if members.iter().any(|member| member.epochs_done() > stop) {
@@ -378,7 +377,7 @@ impl Lineage {
         usize::try_from(limit - self.begun).unwrap_or(usize::MAX)
     }
 
-    /// Numbers for new trials, as many as the search's limit leaves.
+    /// Numbers for new trials, as many as the search's limit allows.
     fn begin(&mut self, count: u64, limit: u64) -> Vec<u64> {
         let first = self.begun;
         self.begun = (first + count).min(limit);
@@ -386,7 +385,7 @@ impl Lineage {
     }
 }
 
-/// Whether it has trained to `stop`, or to the end if that comes first.
+/// Whether a trial has trained to `stop`, or to its end if that comes first.
 fn has_arrived(trial: &TrialRecord, stop: u64) -> bool {
     trial.epochs_done() >= trial.epochs.map_or(stop, |total| total.min(stop))
 }

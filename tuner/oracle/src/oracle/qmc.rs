@@ -5,11 +5,11 @@ use super::history::History;
 use super::random;
 use super::sampler::Sampler;
 
-/// Numbers of dimensions and points in the generator's tables.
+/// The numbers of dimensions and points in the generator's tables.
 const DIMENSIONS: usize = 256;
 const POINTS: u64 = 1 << 16;
 
-/// Sobol search. The first trial is drawn at random, because the parameters are known only after it.
+/// The Sobol sampler. The first trial is drawn at random, because the parameters are known only after it.
 #[derive(Debug)]
 pub(super) struct Qmc;
 

@@ -1,4 +1,4 @@
-//! Random search: every parameter is drawn by itself. Learns nothing from trials.
+//! Random search: every parameter is drawn separately. Learns nothing from trials.
 
 use super::history::History;
 use super::sampler::Sampler;
@@ -7,7 +7,7 @@ use ferrotune_space::{Distribution, Value};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
-/// Random search.
+/// The random sampler.
 #[derive(Debug)]
 pub(super) struct Random;
 
@@ -31,7 +31,7 @@ pub(super) fn generator(seed: u64, trial: u64, purpose: &str) -> Pcg64 {
     Pcg64::seed_from_u64(hash(&[&seed.to_le_bytes(), &trial.to_le_bytes(), purpose.as_bytes()]))
 }
 
-/// FNV-1a over the parts: unlike the standard library's hashers, the same in every release.
+/// The FNV-1a hash of the parts: unlike the standard library's hashers, the same in every release.
 pub(super) fn hash(parts: &[&[u8]]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.iter());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))

@@ -6,14 +6,14 @@
 use super::survival::{Fitness, fronts};
 use rand::{Rng, RngExt};
 
-/// Weight of the other axes in the search for the extreme individual of an axis.
+/// The weight of the other axes in the search for the extreme individual of an axis.
 const OTHER_AXES: f64 = 1e-6;
-/// A range or a pivot that is smaller counts as 0.
+/// The size below which a range or a pivot is treated as 0.
 const TINY: f64 = 1e-12;
 
-/// How many points [`simplex`] makes; `None` beyond `most`.
+/// The number of points that [`simplex`] makes; `None` beyond `most`.
 pub(super) fn simplex_size(objectives: usize, divisions: u64, most: u64) -> Option<u64> {
-    // The binomial coefficient of (objectives - 1 + divisions, divisions), factor by factor: each product is one, too.
+    // The binomial coefficient of (objectives - 1 + divisions, divisions), factor by factor: each product is a binomial coefficient, too.
     (1..objectives as u64).try_fold(1_u64, |size, axis| {
         size.checked_mul(divisions.checked_add(axis)?).map(|size| size / axis).filter(|size| *size <= most)
     })
@@ -35,7 +35,7 @@ pub(super) fn simplex(objectives: usize, divisions: u64) -> Vec<Vec<f64>> {
     partial.into_iter().map(point).collect()
 }
 
-/// Positions of the `count` individuals that survive, in their order. All losses are finite.
+/// Indices of the `count` individuals that survive, in order. All losses are finite.
 pub(super) fn survivors<R: Rng>(
     population: &[Fitness],
     count: usize,
@@ -61,7 +61,7 @@ pub(super) fn survivors<R: Rng>(
     kept
 }
 
-/// The reference point that is nearest to an individual.
+/// The reference point that is nearest to an individual, and the distance from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Place {
     reference: usize,
@@ -69,8 +69,8 @@ struct Place {
     distance: f64,
 }
 
-/// Chooses `count` of the candidates, again and again for a reference point with the fewest individuals. `crowds` are their
-/// numbers.
+/// Chooses `count` of the candidates, each time for a reference point with the fewest individuals, whose numbers are in
+/// `crowds`.
 fn fill<R: Rng>(crowds: &mut [usize], candidates: &[Place], count: usize, rng: &mut R) -> Vec<usize> {
     let mut left: Vec<usize> = (0..candidates.len()).collect();
     let mut chosen = Vec::with_capacity(count);
@@ -91,7 +91,7 @@ fn fill<R: Rng>(crowds: &mut [usize], candidates: &[Place], count: usize, rng: &
     chosen
 }
 
-/// The place of each individual, in losses that are scaled to the front.
+/// The place of each individual, in losses that are scaled to the range of the front.
 fn places(losses: &[&[f64]], references: &[Vec<f64>]) -> Vec<Place> {
     let objectives = references.first().map_or(0, Vec::len);
     let column = |axis: usize| losses.iter().map(move |losses| losses[axis]);
@@ -109,7 +109,7 @@ fn places(losses: &[&[f64]], references: &[Vec<f64>]) -> Vec<Place> {
     shifted.iter().map(scaled).map(place).collect()
 }
 
-/// Where the plane through the extreme individual of each axis meets the axes; or else the largest loss of each axis.
+/// The intercepts of the plane through the extreme individual of each axis with the axes; or else the largest loss of each axis.
 fn intercepts(shifted: &[Vec<f64>], objectives: usize) -> Vec<f64> {
     let extreme = |axis: usize| {
         let reach = |point: &Vec<f64>| {
@@ -127,7 +127,7 @@ fn intercepts(shifted: &[Vec<f64>], objectives: usize) -> Vec<f64> {
     plane.into_iter().map(|range| if range > TINY { range } else { 1.0 }).collect()
 }
 
-/// The solution of a system of linear equations, by elimination with pivots; `None` if it has not exactly one.
+/// The solution of a system of linear equations, by elimination with pivots; `None` if there is not exactly one.
 fn solved(mut rows: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<Vec<f64>> {
     let size = right.len();
     for step in 0..size {
@@ -170,7 +170,7 @@ mod tests {
             let points = simplex(objectives, divisions);
             assert_eq!((points.len(), simplex_size(objectives, divisions, 1000)), (size, Some(size as u64)));
             assert!(points.iter().all(|point| (point.iter().sum::<f64>() - 1.0).abs() < 1e-12));
-            // Each has a neighbour at one step: two coordinates differ by 1 / divisions.
+            // Each point has a neighbour at one step: two coordinates differ by 1 / divisions.
             let apart = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
             let step = 2_f64.sqrt() / divisions as f64;
             for point in points.iter().filter(|_| objectives > 1) {

@@ -1,4 +1,4 @@
-//! Samplers, which choose values. They are the part of an oracle that knows nothing of epochs, workers or the order of
+//! Samplers, which choose the values of parameters. A sampler knows nothing of epochs, workers or the order of
 //! parameters.
 
 use super::combinations::{Combinations, Member, Preference};
@@ -11,50 +11,50 @@ use ferrotune_space::{Distribution, Value};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Debug;
 
-/// Combinations are counted only up to this number.
+/// The largest number of combinations that are counted.
 const MOST_COMBINATIONS: usize = 10_000;
 
-/// Proposes all parameters of a trial together.
+/// A sampler: proposes all parameters of a trial together.
 pub(crate) trait Sampler: Debug {
     /// A point of the unit cube of `history.space`, one coordinate for each dimension, for the trial `trial`; `None`
     /// to draw at random.
     ///
-    /// A function of the history, its settings and the trial's number; all other state of a sampler must be a cache.
+    /// The proposal is a function of the history, its settings and the trial's number; all other state of a sampler must be a cache.
     fn propose(&mut self, history: &History, trial: u64) -> Option<Vec<f64>>;
 
-    /// Whether its last proposal is a combination that was tried before, and is meant to be.
+    /// Whether the sampler's last proposal deliberately repeats an earlier combination.
     fn repeats(&self) -> bool {
         false
     }
 
-    /// Whether it looks at the history at all.
+    /// Whether the sampler uses the history.
     fn looks_back(&self) -> bool {
         true
     }
 
-    /// Value of a parameter that no trial has asked for before; usually at random.
+    /// The value of a parameter that no trial has asked for before; usually at random.
     fn draw(&self, seed: u64, trial: u64, name: &str, distribution: &Distribution) -> Value {
         random::draw(seed, trial, name, distribution)
     }
 
-    /// Whether the first trial that asks for a parameter gets the middle of its range, where the user expects a good value
-    /// more often than at its ends. A choice without an order has no middle.
+    /// Whether the first trial that asks for a parameter gets the middle of its range. The user expects a good value there
+    /// more often than at the ends. A choice without an order has no middle.
     fn begins_in_the_middle(&self) -> bool {
         false
     }
 
-    /// Whether it tries the combinations of a grid one by one, whatever their results.
+    /// Whether the sampler tries the combinations of a grid one by one, whatever their results.
     fn is_systematic(&self) -> bool {
         false
     }
 
-    /// The sorted coordinates of a parameter's values, of which no combination is tried twice; `None` if they are not
+    /// The sorted coordinates of a parameter's values, of which no combination is tried twice; `None` if combinations are not
     /// counted.
     fn levels(&self, _name: &str, distribution: &Distribution) -> Option<Vec<f64>> {
         distribution.levels(MOST_COMBINATIONS)
     }
 
-    /// Why the search cannot have a parameter with this range; `None` if it can.
+    /// The reason why the search cannot have a parameter with this range; `None` if it can.
     fn objection(&self, _name: &str, _distribution: &Distribution) -> Option<String> {
         None
     }
@@ -78,12 +78,12 @@ impl Suggestions {
         Suggestions { sampler, history: History::new(settings), proposed: Proposed::new(), repeats: BTreeSet::new() }
     }
 
-    /// Why the search cannot have a parameter with this range; `None` if it can.
+    /// The reason why the search cannot have a parameter with this range; `None` if it can.
     pub(super) fn objection(&self, name: &str, distribution: &Distribution) -> Option<String> {
         self.sampler.objection(name, distribution)
     }
 
-    /// The value of a parameter that `trial` asks for the first time.
+    /// The value of a parameter for which `trial` asks for the first time.
     pub(super) fn suggest(
         &mut self,
         trial: u64,
@@ -105,7 +105,7 @@ impl Suggestions {
         self.unless_repeated(trial, name, distribution, value, trials)
     }
 
-    /// The middle of a range that no other trial has asked for, if the sampler begins there.
+    /// The middle of a range for which no other trial has asked, if the sampler begins there.
     fn middle(&self, trial: u64, name: &str, distribution: &Distribution, trials: &[TrialRecord]) -> Option<Value> {
         let given = &self.history.settings.given;
         let is_known = |other: &TrialRecord| {
@@ -116,7 +116,7 @@ impl Suggestions {
         begins.then(|| distribution.from_unit(0.5))
     }
 
-    /// The value, or another one if every combination with it has been tried.
+    /// The proposed value, or another value if every combination with it has been tried.
     fn unless_repeated(
         &self,
         trial: u64,
@@ -135,15 +135,15 @@ impl Suggestions {
         combinations.free_value(&asked, name, distribution, value, preference)
     }
 
-    /// How many trials there may be: the search's limit, or the present number if every combination is tried or is
-    /// being tried.
+    /// The largest number of trials: the search's limit, or the present number if every combination has been tried or is
+    /// running.
     pub(super) fn limit(&self, trials: &[TrialRecord]) -> u64 {
         let most = self.history.settings.max_trials;
         let count = trials.len() as u64;
         if count >= most {
             return most;
         }
-        // Before a trial has asked for all its parameters, the known part of the space is enough only for a grid.
+        // Before a trial has asked for all its parameters, the space is only partly known, and only a grid may be exhausted.
         let is_exhausted = self.combinations(trials.iter()).is_some_and(|combinations| {
             (self.sampler.is_systematic() || combinations.has_whole()) && combinations.are_taken()
         });
@@ -190,7 +190,7 @@ impl Suggestions {
         true
     }
 
-    /// The values that a trial has, and its proposed values, unless it may have asked for all its parameters.
+    /// The trial's values, and its proposed values, unless the trial may have asked for all its parameters.
     fn member<'a>(&'a self, trial: &'a TrialRecord, may_be_whole: bool) -> Member<'a> {
         let is_open = trial.ending.is_none();
         let mut member = Member::new(has_asked_all(trial), is_open);
@@ -226,8 +226,8 @@ impl Suggestions {
         self.propose_one(trial, trials);
     }
 
-    /// Drops the proposals of ended trials, and makes those again that a restart has lost. Another program chooses the
-    /// values of trials that it runs itself.
+    /// Removes the proposals of ended trials, and repeats those that a restart has lost. Another program chooses the
+    /// values of the trials that it runs itself.
     fn remember_neighbours(&mut self, trial: u64, trials: &[TrialRecord]) {
         let is_choosing =
             |trial: &TrialRecord| trial.ending.is_none() && !trial.runs_elsewhere() && !is_training(trial);
@@ -256,7 +256,7 @@ impl Suggestions {
         self.proposed.insert(trial, values);
     }
 
-    /// The first combination that is left, where the last parameter changes fastest.
+    /// The first untried combination, in the order in which the last parameter changes fastest.
     fn first_combination(&self, trial: u64, trials: &[TrialRecord]) -> BTreeMap<String, Value> {
         let earlier = trials.iter().filter(|other| other.number < trial || other.ending.is_some());
         let mut values = BTreeMap::new();

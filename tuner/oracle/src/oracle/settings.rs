@@ -14,20 +14,20 @@ use std::sync::Arc;
 pub struct Settings {
     /// Seed of all draws.
     pub seed: u64,
-    /// How many trials the search may start.
+    /// The number of trials that the search may start.
     pub max_trials: u64,
     /// The objectives, at least one.
     pub objectives: Vec<Objective>,
     /// The constraints of a trial.
     pub constraints: Vec<Constraint>,
-    /// The parameters whose values the user has decided. Oracles do not see them.
+    /// The user's settings for parameters, whose values the oracle does not choose.
     pub given: Given,
-    /// The trials of another study that samplers learn from.
+    /// The trials of another study from which samplers learn.
     pub(super) source: Arc<Source>,
 }
 
 impl Settings {
-    /// The settings of `spec`, with a seed from the operating system if it has none. Fails if its limits allow no
+    /// The settings of `spec`, with a seed from the operating system if `spec` has none. Fails if the limits allow no
     /// trial.
     pub fn new(spec: &StudySpec) -> Result<Settings, OracleError> {
         if spec.max_trials == 0 {
@@ -76,7 +76,7 @@ impl Settings {
         }
     }
 
-    /// The trial's value of each objective, small is good; `None` if one is missing.
+    /// The trial's value of each objective, where small is good; `None` if one is missing.
     fn losses(&self, trial: &TrialRecord) -> Option<Vec<f64>> {
         let losses = self.objectives.iter().zip(&trial.values).map(|(objective, value)| loss(objective, *value));
         let losses: Vec<f64> = losses.filter(|loss| loss.is_finite()).collect();

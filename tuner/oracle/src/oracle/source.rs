@@ -1,4 +1,4 @@
-//! The trials of another study that samplers learn from, and which of them fit the trials of the search. Chooses nothing.
+//! The trials of another study from which samplers learn, and the check which of them fit the search. Chooses nothing.
 
 use crate::inferred::{Space, has_asked_all};
 use ferrotune_space::Distribution;
@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 /// The trials of another study.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Source {
-    /// Finished trials, with the parameters that the oracle chooses.
+    /// Finished trials, with only the parameters that the oracle chooses.
     pub(super) trials: Vec<TrialRecord>,
-    /// What they have shown of the space.
+    /// The space inferred from these trials.
     space: Space,
 }
 
 impl Source {
-    /// What a search has taken from another study. A trial in which a fixed parameter has another value is no data for the
-    /// search.
+    /// The trials that a search has copied from another study. Leaves out a trial in which a fixed parameter has another
+    /// value.
     pub fn of(spec: &StudySpec) -> Source {
         let records = spec.warm_start.iter().flat_map(|warm_start| warm_start.records());
         let mut trials: Vec<TrialRecord> =
@@ -29,9 +29,9 @@ impl Source {
         Source { space: Space::infer(&trials), trials }
     }
 
-    /// For each trial, whether every parameter of it is one of the search and has a value in its range there.
+    /// For each trial, whether every parameter of the trial is also a parameter of the search and has a value in the search's range.
     ///
-    /// A parameter that no trial of the search has asked for so far may still come, unless a whole trial should have
+    /// A trial of the search may still ask for a parameter that none has asked for so far, unless a complete trial should have
     /// asked for it.
     pub fn fitting<'a>(&self, own: impl Iterator<Item = &'a TrialRecord> + Clone, given: &Given) -> Vec<bool> {
         if self.trials.is_empty() {

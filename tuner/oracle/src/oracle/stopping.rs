@@ -1,4 +1,4 @@
-//! An oracle that ends trials early with a pruner, and the search with a terminator. Chooses no values of parameters.
+//! An oracle that ends trials early with a pruner, and ends the search with a terminator. Chooses no values of parameters.
 
 use super::forecast::Forecast;
 use super::gp;
@@ -11,10 +11,10 @@ use ferrotune_space::record::TrialRecord;
 use ferrotune_space::spec::StudySpec;
 use ferrotune_space::{Distribution, Value};
 
-/// The terminator judges the search each time this many more trials have finished.
+/// The number of further finished trials after which the terminator judges the search again.
 const INTERVAL: usize = 5;
 
-/// An oracle with rules for stopping.
+/// An oracle with a pruner and a terminator.
 pub(super) struct Stopping {
     oracle: Box<dyn Oracle>,
     settings: Settings,
@@ -25,7 +25,7 @@ pub(super) struct Stopping {
     verdict: Option<((usize, usize), bool)>,
 }
 
-/// `oracle` with the rules that `spec` names. Fails if a text does not name a rule.
+/// `oracle` with the pruner and the terminator that `spec` names. Fails if a text does not name one.
 pub(super) fn with_rules(
     oracle: Box<dyn Oracle>,
     settings: Settings,
@@ -41,7 +41,7 @@ pub(super) fn with_rules(
 }
 
 impl Stopping {
-    /// Whether the terminator ends the search. It judges after every fifth finished trial.
+    /// Whether the terminator ends the search. The terminator judges after every fifth finished trial.
     fn is_over(&mut self, trials: &[TrialRecord]) -> bool {
         let Some(terminator) = self.terminator else { return false };
         let mut finished = finished(&self.settings, trials);
@@ -66,29 +66,29 @@ fn finished(settings: &Settings, trials: &[TrialRecord]) -> Vec<(usize, f64)> {
     trials.iter().enumerate().filter_map(loss).collect()
 }
 
-/// A bound on what the search may still gain after these trials.
+/// A bound on the improvement that is still possible after these trials.
 fn regret(settings: &Settings, trials: &[TrialRecord]) -> Option<f64> {
     let mut history = History::new(settings.without_source());
     history.update(trials, trials.len() as u64, &Proposed::new());
     gp::regret::bound(&history)
 }
 
-/// What the terminator `regret` compares after some trial. Both are in the unit of the objective.
+/// The two numbers that the terminator `regret` compares after a trial, both in the unit of the objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judgement {
-    /// The number of the last trial that counts.
+    /// The number of the last trial that is included.
     pub trial: u64,
-    /// The bound on what the search may still gain.
+    /// The bound on the improvement that is still possible.
     pub bound: f64,
-    /// The search ends when the bound is at most as large.
+    /// The threshold; the search ends when the bound is at most as large.
     pub threshold: f64,
 }
 
-/// What the terminator `regret` compares in the course of a search with these trials: after every fifth finished trial, from
-/// the twentieth on, or as often as `most` allows, the last time included. The share is that of the search, if its terminator
+/// The judgements of the terminator `regret` in the course of a search with these trials: after every fifth finished trial, from
+/// the twentieth on, but at most `most` judgements, including the last one. The share is that of the search, if its terminator
 /// is `regret`.
 ///
-/// Fails for a search that no oracle can have.
+/// Fails if the search's description is invalid.
 pub fn judgements(spec: &StudySpec, trials: &[TrialRecord], most: usize) -> Result<Vec<Judgement>, OracleError> {
     let settings = Settings::new(spec)?;
     let terminator = spec.terminator.as_deref().map(str::parse).transpose()?;
@@ -114,7 +114,7 @@ impl Oracle for Stopping {
     fn next(&mut self, trials: &[TrialRecord], running: &[u64]) -> Next {
         match self.oracle.next(trials, running) {
             Next::New if self.is_over(trials) => {
-                // Trials that wait for new trials would wait for ever; all others continue to their end.
+                // Trials that wait for new trials would wait permanently; all others continue to their end.
                 let waiting = idle(trials, running).find(|trial| trial.paused_at.is_some());
                 waiting.map_or_else(|| wind_up(trials, running), |trial| Next::Prune { trial: trial.number })
             }

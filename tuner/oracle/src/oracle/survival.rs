@@ -5,35 +5,35 @@
 use super::history::Outcome;
 use crate::analysis::pareto;
 
-/// What survival needs to know about one individual.
+/// The losses of an individual, in the form that survival needs.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fitness {
-    /// One for each objective, small is good; infinite for a trial that failed.
+    /// The losses, one for each objective, where small is good; infinite for a trial that failed.
     pub(super) losses: Vec<f64>,
-    /// Sum of the constraints' violations: 0 where it is feasible, infinite where it failed.
+    /// Sum of the constraints' violations: 0 if the trial is feasible, infinite if it failed.
     pub(super) violation: f64,
 }
 
 /// The rank of an individual: its front, counted from 0, and its crowding distance there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Standing {
-    /// Number of the front.
+    /// Number of the individual's front.
     pub(super) front: usize,
-    /// Crowding distance: infinite at the ends of the front.
+    /// The individual's crowding distance: infinite at the ends of the front.
     pub(super) distance: f64,
 }
 
 impl Standing {
-    /// Whether it wins a tournament: by front, then by crowding distance.
+    /// Whether the individual wins a tournament: by front, then by crowding distance.
     pub(super) fn beats(&self, other: &Standing) -> bool {
         self.front < other.front || (self.front == other.front && self.distance > other.distance)
     }
 }
 
 impl Fitness {
-    /// The individual for a trial's outcome in a search with so many objectives; `None` if the trial is open.
+    /// The individual for a trial's outcome in a search with this number of objectives; `None` if the trial is open.
     ///
-    /// A pruned trial counts with the value that it had reached; with several objectives only one value is known.
+    /// A pruned trial has its best value until then; with several objectives only one value is known.
     pub(super) fn of(outcome: &Outcome, objectives: usize) -> Option<Fitness> {
         let (losses, violation) = match outcome {
             Outcome::Open => return None,
@@ -51,7 +51,7 @@ impl Fitness {
         !self.losses.iter().all(|loss| loss.is_finite())
     }
 
-    /// Constrained domination: the feasible before the infeasible, less violation before more, then by losses.
+    /// Whether the individual dominates another under constraints: feasible before infeasible, less violation before more, then by losses.
     fn dominates(&self, other: &Fitness) -> bool {
         match (self.violation > 0.0, other.violation > 0.0) {
             (false, false) => pareto::dominates(&self.losses, &other.losses),
@@ -73,7 +73,7 @@ pub(super) fn standings(population: &[Fitness]) -> Vec<Standing> {
     standings
 }
 
-/// Positions of the `count` individuals that survive, best first; the earlier one of equals.
+/// Indices of the `count` individuals that survive, best first; of equal individuals, the earlier one.
 pub(super) fn survivors(population: &[Fitness], count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..population.len()).collect();
     if population.iter().all(|fitness| fitness.losses.len() == 1) {
@@ -90,7 +90,7 @@ pub(super) fn survivors(population: &[Fitness], count: usize) -> Vec<usize> {
     order
 }
 
-/// The fronts in order, each with its members' positions.
+/// The fronts in order, each with its members' indices.
 pub(super) fn fronts(population: &[Fitness]) -> Vec<Vec<usize>> {
     let mut dominated: Vec<Vec<usize>> = vec![Vec::new(); population.len()];
     let mut dominators = vec![0_usize; population.len()];

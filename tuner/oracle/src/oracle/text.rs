@@ -1,14 +1,14 @@
 //! Reads an oracle's settings from its text: `NAME` or `NAME:SETTING=VALUE,…`, for example `hyperband:factor=4,min=2`.
-//! Searches nothing; each oracle says which settings it has.
+//! Has no list of settings; each oracle asks for its own.
 
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::ops::{Bound, RangeBounds};
 
-/// Names that are less alike are no suggestion.
+/// The smallest similarity of a name that is suggested.
 const LIKENESS: f64 = 0.7;
 
-/// Why an oracle cannot have its settings.
+/// The reason why an oracle cannot have its settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
     /// The oracle has no such setting.
@@ -16,7 +16,7 @@ pub enum SettingError {
     Unknown {
         /// The oracle.
         oracle: &'static str,
-        /// What was given.
+        /// The given setting.
         setting: String,
         /// The most similar setting, if one is similar.
         nearest: Option<String>,
@@ -28,7 +28,7 @@ pub enum SettingError {
     Form {
         /// The oracle.
         oracle: &'static str,
-        /// What was given.
+        /// The given text.
         text: String,
     },
     /// The setting is given twice.
@@ -46,7 +46,7 @@ pub enum SettingError {
         oracle: &'static str,
         /// The setting.
         setting: String,
-        /// What was given.
+        /// The given value.
         value: String,
         /// The allowed values.
         wanted: String,
@@ -61,7 +61,7 @@ fn settings(known: &[String]) -> String {
     if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) }
 }
 
-/// The settings in the text of one oracle. Each one that the oracle asks for is a setting that it has.
+/// The settings in the text of one oracle. A setting is known if the oracle asks for it.
 #[derive(Debug)]
 pub(super) struct SettingsText<'a> {
     oracle: &'static str,
@@ -70,7 +70,7 @@ pub(super) struct SettingsText<'a> {
 }
 
 impl<'a> SettingsText<'a> {
-    /// The settings after the oracle's name and colon.
+    /// The settings in the text after the oracle's name and colon.
     pub(super) fn read(oracle: &'static str, text: &'a str) -> Result<SettingsText<'a>, SettingError> {
         let mut pairs: Vec<(&str, &str)> = Vec::new();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -85,7 +85,7 @@ impl<'a> SettingsText<'a> {
         Ok(SettingsText { oracle, pairs, asked: RefCell::default() })
     }
 
-    /// A whole number within bounds; `None` if it is not given.
+    /// A setting that is a whole number within bounds; `None` if it is not given.
     pub(super) fn count(
         &self,
         setting: &'static str,
@@ -96,7 +96,7 @@ impl<'a> SettingsText<'a> {
         })
     }
 
-    /// A number within bounds; `None` if it is not given.
+    /// A setting that is a number within bounds; `None` if it is not given.
     pub(super) fn number(
         &self,
         setting: &'static str,
@@ -107,7 +107,7 @@ impl<'a> SettingsText<'a> {
         })
     }
 
-    /// `true` or `false`; `None` if it is not given.
+    /// A setting that is `true` or `false`; `None` if it is not given.
     pub(super) fn switch(&self, setting: &'static str) -> Result<Option<bool>, SettingError> {
         self.parsed(setting, "true or false", |text| text.parse().ok())
     }
@@ -152,7 +152,7 @@ impl<'a> SettingsText<'a> {
     }
 }
 
-/// `a number above 0 and below 1`.
+/// A description of the allowed values: `a number above 0 and below 1`.
 fn described<T: Display>(kind: &str, bounds: &impl RangeBounds<T>) -> String {
     let low = match bounds.start_bound() {
         Bound::Included(low) => format!(" from {low}"),
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use expect_test::expect;
 
-    /// Reads a text as an oracle with a setting of each kind does.
+    /// Reads a text in the same way as an oracle with a setting of each kind.
     fn read(text: &str) -> String {
         let read = || {
             let given = SettingsText::read("example", text)?;

@@ -1,7 +1,7 @@
-//! The tree-structured Parzen estimator: values that are dense among good trials and rare among the others.
+//! The tree-structured Parzen estimator: proposes values that are dense among good trials and rare among the others.
 //!
 //! Bergstra et al. 2011; all parameters together, as in Falkner et al. 2018 (BOHB) and Optuna's `multivariate`.
-//! Optuna's `group` is not needed here: a parameter that a trial did not ask for has a flat kernel, and a parameter
+//! Optuna's `group` is not needed: a parameter that a trial did not ask for has a flat kernel, and a parameter
 //! that a proposal does not need is not scored. For searches of any length.
 
 mod parzen;
@@ -16,19 +16,19 @@ use crate::inferred::Dimension;
 use parzen::Parzen;
 use std::ops::Bound;
 
-/// The first trials are spread over the space, and the estimator begins after them.
+/// The number of first trials, which are spread over the space; the estimator begins after them.
 const INITIAL: usize = 6;
-/// Number of candidates; the best one is proposed.
+/// The number of candidates, of which the best is proposed.
 const CANDIDATES: usize = 24;
-/// Points drawn for each candidate, at most: those that were tried before are no candidates.
+/// The largest number of points drawn for each candidate; points that were already tried are no candidates.
 const DRAWS: usize = 10;
 
-/// TPE search.
+/// The TPE sampler.
 #[derive(Debug)]
 pub(super) struct Tpe {
     startup: usize,
     candidates: usize,
-    /// The share of the trials that count as good; if it is not given, see [`below`].
+    /// The share of the trials that are good; if it is not given, see [`below`].
     gamma: Option<f64>,
 }
 
@@ -39,7 +39,7 @@ impl Default for Tpe {
 }
 
 impl Tpe {
-    /// With the settings in `text`: `startup`, `candidates` and `gamma`.
+    /// The sampler with the settings in `text`: `startup`, `candidates` and `gamma`.
     pub(super) fn with(text: &SettingsText<'_>) -> Result<Tpe, SettingError> {
         let usual = Tpe::default();
         Ok(Tpe {
@@ -86,8 +86,8 @@ impl Sampler for Tpe {
 
 /// Whether a trial of the search has the values of this point.
 ///
-/// The best point would otherwise be proposed again and again where there are only whole numbers and choices: its copies, as
-/// good as itself, would take the places of all other good trials, and nothing else would be near a kernel.
+/// Without this check the best point would be proposed repeatedly where there are only whole numbers and choices. Its copies have
+/// the same loss, would take the places of all other good trials, and no other point would be near a kernel.
 fn is_tried(history: &History, point: &[f64], active: &[bool]) -> bool {
     let dimensions = &history.space.dimensions;
     let is_lattice =
@@ -106,7 +106,7 @@ fn is_tried(history: &History, point: &[f64], active: &[bool]) -> bool {
     trials.any(|row| row.point.iter().zip(&own).all(is_same))
 }
 
-/// The points of the good trials, and those of the others: failed, pruned and running ones, so that the next proposal
+/// The points of the good trials, and those of the others: failed, pruned and running trials, so that the next proposal
 /// is not close to these (the constant liar of Ginsbourger et al. 2010).
 fn split(rows: &[Row], objectives: usize, gamma: Option<f64>) -> (Vec<&[f64]>, Vec<&[f64]>) {
     let (mut judged, mut population, mut open) = (Vec::new(), Vec::new(), Vec::new());
@@ -130,7 +130,7 @@ fn split(rows: &[Row], objectives: usize, gamma: Option<f64>) -> (Vec<&[f64]>, V
     (good, bad)
 }
 
-/// How many of so many trials count as good: a tenth, as in Optuna, but no more than 25.
+/// The number of good trials among this number of trials: a tenth, as in Optuna, but at most 25.
 fn below(trials: usize) -> usize {
     trials.div_ceil(10).min(25)
 }

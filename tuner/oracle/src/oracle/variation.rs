@@ -4,10 +4,10 @@ use super::history::{History, Row};
 use ferrotune_space::Distribution;
 use rand::{Rng, RngExt};
 
-/// How near children stay to their parents: large is near (Deb et al. 2002 use 20).
+/// The nearness of children to their parents: a large index means near (Deb et al. 2002 use 20).
 const CROSSOVER_INDEX: f64 = 20.0;
-/// How near a mutant stays to its original value. Deb et al. use 20, for thousands of trials; in a hundred, steps so short
-/// lead nowhere.
+/// The nearness of a mutant to its original value. Deb et al. use 20, for thousands of trials; in a hundred trials such short
+/// steps do not reach better regions.
 const MUTATION_INDEX: f64 = 5.0;
 
 /// A parameter of a child: the value that it `inherits`, with a mutation in one of `count` parameters; a random value
@@ -27,8 +27,8 @@ pub(super) fn pass_on<R: Rng + ?Sized>(
     }
 }
 
-/// Whether a trial of the history has the values that `point` stands for. A trial that has not asked for all of them
-/// does not count.
+/// Whether a trial of the history has the values at `point`. Ignores trials that have not asked for all of these
+/// parameters.
 pub(super) fn is_repeated(history: &History, point: &[f64]) -> bool {
     let space = &history.space;
     let needed: Vec<usize> = (0..point.len()).filter(|index| space.is_active(*index, point)).collect();
@@ -39,7 +39,7 @@ pub(super) fn is_repeated(history: &History, point: &[f64]) -> bool {
     history.rows.iter().any(is_same)
 }
 
-/// Whether two coordinates stand for the same value; of continuous ranges, but for rounding.
+/// Whether two coordinates mean the same value; in continuous ranges, up to rounding.
 pub(super) fn is_same(distribution: &Distribution, a: f64, b: f64) -> bool {
     match distribution {
         Distribution::Float { step: None, .. } => (a - b).abs() < 1e-9,

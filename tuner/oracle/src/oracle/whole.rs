@@ -1,4 +1,4 @@
-//! Searches in which every trial trains to its end. What to try is the sampler's affair.
+//! Searches in which every trial trains to its end. The sampler chooses the values.
 
 use super::sampler::{Sampler, Suggestions};
 use super::settings::Settings;
@@ -6,7 +6,7 @@ use super::{Next, Oracle, wind_up};
 use ferrotune_space::record::TrialRecord;
 use ferrotune_space::{Distribution, Value};
 
-/// One whole trial after the other, until there are enough or the sampler has nothing left.
+/// An oracle that starts trials, each of which trains to its end, until there are enough or the sampler has no further values.
 #[derive(Debug)]
 pub(super) struct WholeTrials {
     suggestions: Suggestions,

@@ -4,7 +4,7 @@ use super::Values;
 use ferrotune_space::objective::Objective;
 use ferrotune_space::record::{State, TrialRecord};
 
-/// Golovin et al. (2017), Google Vizier, section 3.2.2: a trial's best value so far against the others' at its step.
+/// The rule of Golovin et al. (2017), Google Vizier, section 3.2.2: compares a trial's best value so far with the others' at its step.
 pub(super) fn prunes(
     keep: f64,
     startup: u64,
@@ -33,7 +33,7 @@ pub(super) fn prunes(
     percentile(others, keep).is_some_and(|limit| best > limit)
 }
 
-/// The value below which `per_cent` of the values lie, interpolated between two of them; `None` without values.
+/// The value below which `per_cent` per cent of the values lie, interpolated between two of them; `None` without values.
 fn percentile(mut values: Vec<f64>, per_cent: f64) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let position = per_cent / 100.0 * values.len().checked_sub(1)? as f64;

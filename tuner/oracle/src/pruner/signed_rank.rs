@@ -1,18 +1,18 @@
-//! Wilcoxon's signed-rank test between a trial and the best one, step by step.
+//! Wilcoxon's signed-rank test between a trial and the best trial, step by step.
 
 use super::{Values, WHOLE};
 use crate::normal;
 use ferrotune_space::objective::Objective;
 use ferrotune_space::record::{State, TrialRecord, study_best};
 
-/// The test is exact up to this many differences.
+/// The largest number of differences for which the test is exact.
 const EXACT: usize = 50;
 
-/// Finished trials that the test is tried with: so many at least, and the last so many at most.
+/// The smallest and the largest number of finished trials on which the test is checked; the latest trials are used.
 const FEWEST: usize = 3;
 const MOST: usize = 12;
 
-/// The test.
+/// The signed-rank test with its settings.
 pub(super) struct SignedRank<'a> {
     pub(super) p: f64,
     pub(super) startup: u64,
@@ -25,8 +25,8 @@ impl SignedRank<'_> {
         best.is_some_and(|best| values.are_finite() && best.are_finite() && self.is_worse(&values.0, &best))
     }
 
-    /// Whether it would have pruned the better trial in at most a share `wrong` of the pairs of finished trials. For a search
-    /// of learning curves: where these cross, a trial that is worse at each of its first steps may still be the best.
+    /// Whether the test would have pruned the better trial in at most a share `wrong` of the pairs of finished trials. For a search
+    /// of learning curves: if these cross, a trial that is worse at each of its first steps may still be the best.
     pub(super) fn is_trusted(&self, wrong: f64, trial: u64, trials: &[TrialRecord]) -> bool {
         if trial.is_multiple_of(WHOLE) {
             return false;
@@ -47,15 +47,15 @@ impl SignedRank<'_> {
         errors as f64 <= wrong * pairs.count() as f64
     }
 
-    /// Whether it would have pruned a trial on its way, if the other had been the best one. Looks at fewer and fewer steps of a
-    /// long training, because the exact test takes long.
+    /// Whether the test would have pruned a trial during its training, if the other had been the best trial. In a long
+    /// training the checks become rarer, because the exact test takes long.
     fn would_prune(&self, trial: &Values, other: &Values) -> bool {
         let next = |steps: &usize| Some(steps + (steps / 2).max(1));
         let mut counts = std::iter::successors(Some(self.least()), next).take_while(|steps| *steps < trial.0.len());
         counts.any(|steps| self.is_worse(&trial.0[..steps], other))
     }
 
-    /// Whether these values are worse than the best trial's. A trial with a better mean is not, even if the test says so.
+    /// Whether these values are worse than the best trial's. A trial with a better mean is not worse, even if the test says so.
     fn is_worse(&self, values: &[(u64, f64)], best: &Values) -> bool {
         let direction = self.objective.direction;
         let theirs = |step: u64| best.0.binary_search_by_key(&step, |(step, _)| *step).map(|index| best.0[index].1);
@@ -74,9 +74,9 @@ fn mean(values: &[(u64, f64)]) -> f64 {
     values.iter().map(|(_, value)| value).sum::<f64>() / values.len() as f64
 }
 
-/// Probability of such a large rank sum of the positive differences, if all signs were random.
+/// The probability of such a large rank sum of the positive differences, if all signs were random.
 ///
-/// Wilcoxon (1945), Biometrics Bulletin 1(6). Zeros count half as positive. Up to 50 differences the distribution is
+/// Wilcoxon (1945), Biometrics Bulletin 1(6). Half of a zero's rank is positive. Up to 50 differences the distribution is
 /// exact, with ties too; for more differences it is approximated by a normal distribution.
 fn probability_of_positive(differences: &[f64]) -> f64 {
     let count = differences.len();
@@ -96,7 +96,7 @@ fn probability_of_positive(differences: &[f64]) -> f64 {
         let deviation = ((n * (n + 1.0) * (2.0 * n + 1.0) - ties / 2.0) / 24.0).sqrt();
         return normal::cumulative(-(sum as f64 / 4.0 - n * (n + 1.0) / 4.0) / deviation);
     }
-    // Doubles the doubled ranks, so that half the rank of a zero is a whole number.
+    // The doubled ranks are doubled again, so that half the rank of a zero is a whole number.
     let most = doubled_ranks.iter().sum::<u64>() as usize * 2;
     let mut shares = vec![0.0; most + 1];
     shares[0] = 1.0;
@@ -113,7 +113,7 @@ fn probability_of_positive(differences: &[f64]) -> f64 {
     shares[sum as usize..].iter().sum()
 }
 
-/// Twice the rank of each difference by size; equal ones share the mean of theirs.
+/// Twice the rank of each difference by absolute size; equal differences share the mean of their ranks.
 fn doubled_ranks(differences: &[f64]) -> Vec<u64> {
     let size = |index: &usize| differences[*index].abs();
     let mut order: Vec<usize> = (0..differences.len()).collect();
@@ -138,7 +138,7 @@ fn tie_lengths(ranks: &[u64]) -> impl Iterator<Item = f64> {
 mod tests {
     use super::*;
 
-    /// Golden numbers: `tests/golden/wilcoxon.py`.
+    /// Golden numbers from `tests/golden/wilcoxon.py`.
     #[test]
     fn probabilities_are_those_of_scipy() {
         let forty: Vec<f64> =

@@ -14,16 +14,16 @@ const KINDS: [(&str, &[&str]); 6] = [
     ("threshold", &["lower", "upper", "warmup", "interval"]),
 ];
 
-/// The setting of `patience` whose value is another pruner, with all that follows in the text.
+/// The setting of `patience` whose value is another pruner, which is the whole rest of the text.
 const AROUND: &str = "around";
 
-/// Why a text does not name a pruner.
+/// The reason why a text does not name a pruner.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrunerError {
-    /// No pruner of this name.
+    /// No pruner has this name.
     #[error("there is no pruner `{name}`; choose one of {}", KINDS.map(|(name, _)| name).join(", "))]
     Unknown {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
     },
     /// The pruner has no such setting, or the setting is not written as `SETTING=NUMBER`.
@@ -31,7 +31,7 @@ pub enum PrunerError {
     Setting {
         /// The pruner.
         pruner: &'static str,
-        /// What was given.
+        /// The given setting.
         setting: String,
         /// The settings of this pruner.
         known: String,
@@ -43,19 +43,19 @@ pub enum PrunerError {
         pruner: &'static str,
         /// The setting.
         setting: &'static str,
-        /// What was given.
+        /// The given number.
         number: String,
         /// The allowed numbers.
         wanted: &'static str,
     },
-    /// The pruner does nothing without a certain setting.
+    /// The pruner has no effect without a certain setting.
     #[error("pruner {pruner} lacks {settings}; write for example {example}")]
     Missing {
         /// The pruner.
         pruner: &'static str,
         /// The missing setting.
         settings: &'static str,
-        /// How to write the setting.
+        /// An example of the pruner with the setting.
         example: &'static str,
     },
 }
@@ -114,7 +114,7 @@ impl FromStr for Pruner {
     }
 }
 
-/// The settings of `patience` before the other pruner, and that pruner.
+/// The settings of `patience` that come before the other pruner, and the text of that pruner.
 fn split_around<'a>(pruner: &str, rest: &'a str) -> (&'a str, Option<&'a str>) {
     let place = rest.match_indices(AROUND).map(|(place, _)| place).find(|place| {
         let begins = *place == 0 || rest[..*place].ends_with(',');

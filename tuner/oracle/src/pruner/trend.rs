@@ -1,9 +1,9 @@
-//! Whether a trial still improves. Uses no other trial.
+//! The check whether a trial still improves. Uses no other trial.
 
 use super::Values;
 use ferrotune_space::objective::Direction;
 
-/// Whether the best of the last `steps + 1` reports is worse by more than `delta` than the best before them.
+/// Whether the best of the last `steps + 1` reports is worse by more than `delta` than the best report before them.
 pub(super) fn has_stalled(steps: u64, delta: f64, values: &Values, direction: Direction) -> bool {
     let recent = usize::try_from(steps).unwrap_or(usize::MAX).saturating_add(1);
     let Some(earlier) = values.0.len().checked_sub(recent).filter(|count| *count > 0) else {

@@ -1,4 +1,4 @@
-//! CMA-ES and NSGA-II on problems that they are meant for.
+//! Tests of CMA-ES and NSGA-II on suitable problems.
 
 use crate::simulation::{Ask, Search, Simulation, conditional};
 use crate::spec;
@@ -29,14 +29,14 @@ fn int(ask: &mut Ask<'_>, name: &'static str, low: i64, high: i64) -> f64 {
     }
 }
 
-/// Four numbers that depend on each other, best at 0.7.
+/// A problem of four numbers that depend on each other, best at 0.7.
 fn valley(ask: &mut Ask<'_>) -> f64 {
     let x: Vec<f64> = ["a", "b", "c", "d"].iter().map(|name| unit(ask, name) - 0.7).collect();
     let sum: f64 = x.iter().sum();
     -x.windows(2).map(|pair| 100.0 * (pair[0] - pair[1]).powi(2)).sum::<f64>() - sum * sum
 }
 
-/// Numbers and whole numbers, best at 0.3 and at 17, 3 and 1.
+/// A problem of numbers and whole numbers, best at 0.3 and at 17, 3 and 1.
 fn lattice(ask: &mut Ask<'_>) -> f64 {
     let (x, y) = (unit(ask, "x"), unit(ask, "y"));
     let counts = [(int(ask, "m", 0, 40), 17.0, 40.0), (int(ask, "n", 0, 5), 3.0, 5.0), (int(ask, "o", 0, 1), 1.0, 1.0)];
@@ -78,7 +78,7 @@ fn straggler_holds_up_no_generation() {
     search.step();
     for number in 1..200 {
         search.step();
-        // Trial 20 runs on until trial 120 has begun.
+        // Trial 20 runs until trial 120 has begun.
         if number == 20 {
             search.trials[20].ending = None;
         }
@@ -91,7 +91,7 @@ fn straggler_holds_up_no_generation() {
     assert_eq!(search.trials[..21], whole[..21]);
 }
 
-/// A search for two objectives; `objective` gives both losses, and how much of the constraint it breaks.
+/// A search for two objectives; `objective` returns both losses, and the violation of the constraint.
 fn trade_offs(spec: &StudySpec, objective: fn(&mut Ask<'_>) -> [f64; 3]) -> Vec<TrialRecord> {
     let mut oracle = create(spec).expect("a valid search");
     let mut trials: Vec<TrialRecord> = Vec::new();
@@ -118,7 +118,7 @@ fn two_objectives(oracle: &str, max_trials: u64) -> StudySpec {
     StudySpec { objectives: objectives.to_vec(), ..of(oracle, max_trials, 5) }
 }
 
-/// ZDT1 of Zitzler et al. (2000) in six dimensions: the trade-offs are where all but the first number are 0.
+/// The problem ZDT1 of Zitzler et al. (2000) in six dimensions: on the Pareto front all but the first number are 0.
 fn zdt1(ask: &mut Ask<'_>) -> [f64; 3] {
     let x: Vec<f64> = ["a", "b", "c", "d", "e", "f"].iter().map(|name| unit(ask, name)).collect();
     let g = 1.0 + 9.0 * x[1..].iter().sum::<f64>() / 5.0;
@@ -133,7 +133,7 @@ fn points(trials: &[TrialRecord]) -> Vec<Vec<f64>> {
 #[test]
 fn nsga2_finds_the_trade_offs() {
     let volume = |oracle| hypervolume(&points(&trade_offs(&two_objectives(oracle, 600), zdt1)), &[1.1, 1.1]);
-    // All trade-offs together dominate 0.87.
+    // The whole Pareto front dominates 0.87.
     let (ours, random) = (volume("nsga2"), volume("random"));
     assert!(ours > 0.6 && random < 0.2, "{ours} {random}");
     let trials = trade_offs(&two_objectives("nsga2", 600), zdt1);
@@ -149,8 +149,8 @@ fn nsga2_makes_use_of_a_hundred_trials() {
     };
     let mut volumes: Vec<f64> = (0..15).map(volume).collect();
     volumes.sort_by(f64::total_cmp);
-    // Random draws dominate 4.2 and all trade-offs together 6.26. A population of a fifth of the trials whose mutants stay
-    // near, and whose children mostly take after one parent, dominates 5.0.
+    // Random draws dominate 4.2 and the whole Pareto front 6.26. A population of a fifth of the trials, with mutants near their
+    // originals and children mostly similar to one parent, dominates 5.0.
     assert!(volumes[7] > 5.2, "{volumes:?}");
 }
 
@@ -163,8 +163,8 @@ fn nsga2_keeps_to_a_constraint() {
     assert!(late.iter().filter(keeps).count() > 180, "{}", late.iter().filter(keeps).count());
 }
 
-/// DTLZ2 of Deb et al. (2005) with three losses in seven dimensions: the trade-offs are the part of the unit sphere on which no
-/// coordinate is negative.
+/// The problem DTLZ2 of Deb et al. (2005) with three losses in seven dimensions: the Pareto front is the part of the unit sphere on
+/// which no coordinate is negative.
 fn dtlz2(ask: &mut Ask<'_>) -> Vec<f64> {
     let x: Vec<f64> = ["a", "b", "c", "d", "e", "f", "g"].iter().map(|name| unit(ask, name)).collect();
     let g: f64 = x[2..].iter().map(|x| (x - 0.5).powi(2)).sum();
@@ -193,7 +193,7 @@ fn dtlz2_by(oracle: &str, max_trials: u64, seed: u64) -> Vec<Vec<f64>> {
     trials.into_iter().map(|trial| trial.values).collect()
 }
 
-/// The inverted generational distance: the mean distance of the trade-offs' points from the nearest of `losses`.
+/// The inverted generational distance: the mean distance of the Pareto front's points from the nearest of `losses`.
 fn distance_of_front(losses: &[Vec<f64>]) -> f64 {
     let steps = 0..=12_u32;
     let front = steps.clone().flat_map(|a| steps.clone().map(move |b| (a, b))).filter(|(a, b)| a + b <= 12);

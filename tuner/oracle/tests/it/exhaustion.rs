@@ -1,4 +1,4 @@
-//! Spaces of few combinations: each is tried once, and then the search is over.
+//! Tests of spaces with few combinations: each combination is tried once, and then the search ends.
 
 use crate::simulation::{Ask, Simulation, answer};
 use crate::spec;
@@ -10,7 +10,7 @@ use ferrotune_space::{Distribution, Scale, Value};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Epochs of a whole training.
+/// The epochs of a complete training.
 const TOTAL: u64 = 9;
 
 fn int(ask: &mut Ask<'_>, name: &'static str, high: i64) -> i64 {
@@ -25,14 +25,14 @@ fn bool(ask: &mut Ask<'_>, name: &'static str) -> bool {
     ask(name, Distribution::Choice { values, is_ordered: false }) == Value::Bool(true)
 }
 
-/// A search with several workers. A trial asks for all its parameters at once; one whose value is not a number then
+/// A search with several workers. A trial asks for all its parameters at once; a trial whose value is not a number then
 /// fails, and any other trains.
 struct Search {
     spec: StudySpec,
     objective: Simulation,
     trials: Vec<TrialRecord>,
     oracle: RefCell<Box<dyn Oracle>>,
-    /// Running trials, each with the epoch to which it may train.
+    /// The running trials, each with the epoch up to which it may train.
     running: Vec<(usize, u64)>,
 }
 
@@ -42,7 +42,7 @@ impl Search {
         Search { spec: spec.clone(), objective, trials: Vec::new(), oracle, running: Vec::new() }
     }
 
-    /// Runs to the end, with so many workers; a new oracle answers every so many decisions, as after a restart.
+    /// Runs the search to its end with this number of workers; after `restart_every` decisions a new oracle answers, as after a restart.
     fn run(mut self, workers: usize, restart_every: usize) -> Vec<TrialRecord> {
         for turn in 1..10_000 {
             if turn % restart_every == 0 {
@@ -52,7 +52,7 @@ impl Search {
             if self.running.is_empty() {
                 return self.trials;
             }
-            // Not the one that began first, for trials take different times.
+            // Picks a trial that is not always the first one, because trials take different times.
             let (number, stop) = self.running.remove(turn * 7 % self.running.len());
             let record = &mut self.trials[number];
             if record.ending.is_some() {
@@ -70,7 +70,7 @@ impl Search {
         panic!("{} does not end", self.spec.oracle)
     }
 
-    /// Whether there was anything to begin.
+    /// Begins a trial; returns whether there was one.
     fn begin_next(&mut self) -> bool {
         let running: Vec<u64> = self.running.iter().map(|(number, _)| *number as u64).collect();
         let number = match self.oracle.borrow_mut().next(&self.trials, &running) {
@@ -103,7 +103,7 @@ fn of(oracle: &str) -> StudySpec {
     StudySpec { max_trials: 100, ..spec(oracle) }
 }
 
-/// Runs a search in several ways; every combination must be tried once, of so many.
+/// Runs a search in several ways; each must try every one of the `count` combinations once.
 fn tries_all(spec: &StudySpec, objective: Simulation, count: usize) {
     for workers in [1, 2, 3, 8] {
         for restart_every in [1, 5, 100_000] {
@@ -118,7 +118,7 @@ fn tries_all(spec: &StudySpec, objective: Simulation, count: usize) {
     }
 }
 
-/// `a` and `b` of two values each, and a third parameter that a search over four combinations must fix.
+/// A problem of `a` and `b` with two values each, and a third parameter that a search over four combinations must fix.
 fn three(ask: &mut Ask<'_>) -> f64 {
     int(ask, "a", 2);
     bool(ask, "b");
@@ -152,7 +152,7 @@ fn everything_fixed_is_one_combination() {
     }
 }
 
-/// One value of `a` fails before `b` is asked for, and another one after it.
+/// A problem in which one value of `a` fails before `b` is asked for, and another one after it.
 fn failing(ask: &mut Ask<'_>) -> f64 {
     match (int(ask, "a", 4), ()) {
         (3, ()) => f64::NAN,
@@ -171,7 +171,7 @@ fn grid_does_not_repeat_what_fails_early() {
     tries_all(&of("grid"), failing, 10);
 }
 
-/// The range of `b` depends on `a`, and there is a `c` only beside some of them.
+/// A problem in which the range of `b` depends on `a`, and only some combinations have a parameter `c`.
 fn dependent(ask: &mut Ask<'_>) -> f64 {
     let a = int(ask, "a", 4);
     if int(ask, "b", a) == 3 {
@@ -193,7 +193,7 @@ fn six(ask: &mut Ask<'_>) -> f64 {
 
 #[test]
 fn every_oracle_ends_once_all_combinations_of_a_finite_space_are_tried() {
-    // Population-based training searches schedules: its copies go on with the same values.
+    // Population-based training searches schedules: its copies continue with the same values.
     for oracle in names().filter(|oracle| !["pbt", "pb2"].contains(oracle)) {
         for (objective, count) in [(six as Simulation, 6), (dependent, 12), (failing, 10)] {
             let objective_count = |workers| {

@@ -1,4 +1,4 @@
-//! Searches of few trials: what is learnt before there is much to learn from.
+//! Tests of searches with few trials, when there is little data for a model.
 
 use crate::simulation::{Ask, Search, Simulation};
 use crate::spec;
@@ -23,13 +23,13 @@ fn kind(ask: &mut Ask<'_>, kinds: &[&str]) -> String {
     ask("kind", Distribution::Choice { values, is_ordered: false }).to_string()
 }
 
-/// Seven numbers, far from the middle of their ranges at their best.
+/// A problem of seven numbers, whose best values are far from the middle of their ranges.
 fn bowl(ask: &mut Ask<'_>) -> f64 {
     let names = ["a", "b", "c", "d", "e", "f", "g"];
     -names.iter().map(|name| (float(ask, name, 0.0, 1.0) - 0.15).powi(2)).sum::<f64>()
 }
 
-/// Three kinds with three numbers each: ten parameters, of which a trial asks for four.
+/// A problem of three kinds with three numbers each: ten parameters, of which a trial asks for four.
 fn kinds(ask: &mut Ask<'_>) -> f64 {
     let (names, offset) = match kind(ask, &["a", "b", "c"]).as_str() {
         "a" => (["a1", "a2", "a3"], 0.2),
@@ -50,7 +50,7 @@ fn median_loss(oracle: &str, max_trials: u64, objective: Simulation) -> f64 {
     losses[7]
 }
 
-/// A kind that looks good near the middle, and one whose best is lower, elsewhere.
+/// A problem with a kind that looks good near the middle, and another kind with a lower minimum elsewhere.
 fn lure(ask: &mut Ask<'_>) -> f64 {
     let (offset, slope, best) = match kind(ask, &["near", "far", "flat"]).as_str() {
         "near" => (0.5, 0.5, [0.1, -0.2, 0.1]),
@@ -69,7 +69,7 @@ fn auto_leaves_a_place_that_it_knows_exactly() {
 
 #[test]
 fn auto_learns_from_the_first_trials() {
-    // Before there was a model, these searches were those of `qmc`.
+    // Without a model, these searches would be those of `qmc`.
     for (objective, trials) in [(bowl as Simulation, 10), (kinds, 13)] {
         let (auto, spread) = (median_loss("auto", trials, objective), median_loss("qmc", trials, objective));
         assert!(auto < 0.8 * spread, "{auto} against {spread} after {trials} trials");
@@ -87,7 +87,7 @@ fn only_the_first_trial_that_asks_gets_the_middle() {
         let Value::Float(first) = oracle.suggest(0, "lr", &lr, &trials) else { panic!("no number") };
         assert!((first / 1e-3 - 1.0).abs() < 1e-9, "{name}: {first}");
         assert_eq!(oracle.suggest(0, "layers", &layers, &trials), Value::Int(3), "{name}");
-        // Another trial, which runs at the same time.
+        // The parameters of another trial, which runs at the same time.
         trials[0]
             .parameters
             .insert("lr".to_owned(), Parameter { distribution: lr.clone(), value: Value::Float(first) });
@@ -97,7 +97,7 @@ fn only_the_first_trial_that_asks_gets_the_middle() {
     }
 }
 
-/// The offsets of the kinds are small beside what the numbers make, so that a wrong one looks good early.
+/// A problem in which the kinds' offsets are small compared with the effect of the numbers, so that a wrong kind looks good early.
 fn offsets(ask: &mut Ask<'_>) -> f64 {
     let kinds = ["a", "b", "c", "d", "e"];
     let picked = kind(ask, &kinds);

@@ -1,4 +1,4 @@
-//! Learning curves as evidence: the pruner `forecast`, and what `auto` makes of trials that were pruned.
+//! Tests of learning curves as data: the pruner `forecast`, and the use that `auto` makes of pruned trials.
 
 use crate::spec;
 use ferrotune_oracle::{EarlyEnd, Next, Oracle, create};
@@ -8,19 +8,19 @@ use ferrotune_space::spec::StudySpec;
 use ferrotune_space::{Distribution, Parameter, Scale, Value};
 use std::collections::BTreeMap;
 
-/// Epochs of a whole training.
+/// The epochs of a complete training.
 const EPOCHS: u64 = 27;
 const RANGE: Distribution = Distribution::Float { low: 0.0, high: 1.0, step: None, scale: Scale::Linear };
 
-/// The loss after each epoch.
+/// A learning curve: the loss after each epoch.
 type Curve = fn(f64, u64) -> f64;
 
-/// All fall at the same speed; the best is at 0.7.
+/// Curves that all fall at the same speed; the best is at 0.7.
 fn alike(x: f64, epoch: u64) -> f64 {
     (x - 0.7).powi(2) + 0.5 * (-0.3 * epoch as f64).exp()
 }
 
-/// The best at the end are the worst at first.
+/// Curves of which the best at the end are the worst at first.
 fn crossing(x: f64, epoch: u64) -> f64 {
     let share = epoch as f64 / (EPOCHS - 1) as f64;
     share * (x - 0.7).powi(2) + (1.0 - share) * x
@@ -49,7 +49,7 @@ fn report(trial: &mut TrialRecord, epoch: u64, loss: f64) {
     trial.metrics.insert(epoch, BTreeMap::from([("loss".to_owned(), Some(loss))]));
 }
 
-/// Runs a search, whose every trial has these curves; gives its trials. Each trial is decided on by a new oracle, as after
+/// Runs a search whose trials have these curves; returns the trials. A new oracle decides on each trial, as after
 /// a restart.
 fn run(spec: &StudySpec, curve: Curve) -> Vec<TrialRecord> {
     let mut trials: Vec<TrialRecord> = Vec::new();
@@ -116,7 +116,7 @@ fn a_trial_that_does_not_say_how_long_it_trains_is_never_forecast() {
     assert_eq!(oracle.ends(7, &trials), Some(EarlyEnd::Pruned));
 }
 
-/// Fast starters, which were pruned with a loss below that of every whole training, are no better for it.
+/// Trials that start fast and were pruned with a loss below that of every complete training are not judged to be better.
 #[test]
 fn early_losses_of_pruned_trials_are_not_taken_for_final_ones() {
     let whole = |number: u64, x: f64| {

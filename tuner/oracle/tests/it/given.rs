@@ -1,4 +1,4 @@
-//! Parameters that the user has decided about are none of the oracles' affair.
+//! Tests that oracles do not choose the parameters that the user has set.
 
 use crate::simulation::{Ask, Search, Simulation};
 use crate::spec;
@@ -22,12 +22,12 @@ fn unit(ask: &mut Ask<'_>, name: &'static str) -> f64 {
     }
 }
 
-/// Best, and 0, where all are 0.3.
+/// A problem whose best loss is 0, where all parameters are 0.3.
 fn sphere(ask: &mut Ask<'_>) -> f64 {
     TUNED.map(|name| -(unit(ask, name) - 0.3).powi(2)).iter().sum()
 }
 
-/// The same with other parameters among them, which do not count.
+/// The problem `sphere` with further parameters, which have no effect.
 fn sphere_among_others(ask: &mut Ask<'_>) -> f64 {
     let each = |(tuned, other): (&'static str, &'static str)| {
         let tuned = -(unit(ask, tuned) - 0.3).powi(2);
@@ -62,7 +62,7 @@ fn parameters_that_are_not_tuned_change_no_suggestion() {
 fn trials_with_another_value_of_a_fixed_parameter_do_not_count() {
     for oracle in names() {
         let spec = StudySpec { given: fixed(), ..of(oracle, 3) };
-        // What was tuned freely before, or enqueued with another value, is of another search.
+        // Trials in which the parameter was tuned freely, or enqueued with another value, belong to another search.
         let mut search = Search::run(&StudySpec { max_trials: 20, ..of("random", 9) }, sphere_among_others);
         let mut without = Search::new(&spec, sphere_among_others);
         without.trials = (0..20).map(TrialRecord::new).collect();

@@ -1,4 +1,4 @@
-//! Hyperband over simulated trainings: brackets, promotion, failures and the search's limit.
+//! Tests of Hyperband with simulated trainings: brackets, promotion, failures and the search's limit.
 
 use crate::spec;
 use ferrotune_oracle::{Next, create};
@@ -7,7 +7,7 @@ use ferrotune_space::record::{Ending, TrialRecord};
 use ferrotune_space::spec::StudySpec;
 use std::collections::BTreeMap;
 
-/// What a simulated objective does with a trial that may train from one epoch to another.
+/// A simulated objective: trains a trial from one epoch up to another.
 pub(crate) type Training = dyn Fn(&mut TrialRecord, u64, u64);
 
 fn hyperband(max_trials: u64) -> StudySpec {
@@ -18,7 +18,7 @@ pub(crate) fn report(record: &mut TrialRecord, step: u64, value: f64) {
     record.metrics.insert(step, BTreeMap::from([("accuracy".to_owned(), Some(value))]));
 }
 
-/// Accuracy that depends on the trial alone: (number * 7) mod 101, so that the order of merit is no simple one.
+/// An accuracy that depends on the trial alone: (number * 7) mod 101, so that the order of quality differs from that of the numbers.
 pub(crate) fn merit(number: u64) -> f64 {
     (number * 7 % 101) as f64
 }
@@ -29,7 +29,7 @@ pub(crate) fn steady(record: &mut TrialRecord, start: u64, stop: u64) {
     }
 }
 
-/// Lets the oracle run a search to its end. Every question goes to a new oracle, as after a restart.
+/// Runs a search of the oracle to its end. A new oracle answers every question, as after a restart.
 pub(crate) fn search(spec: &StudySpec, total: u64, training: &Training) -> (Vec<TrialRecord>, Vec<Next>) {
     let (mut trials, mut decisions): (Vec<TrialRecord>, Vec<Next>) = (Vec::new(), Vec::new());
     loop {
@@ -67,7 +67,7 @@ pub(crate) fn search(spec: &StudySpec, total: u64, training: &Training) -> (Vec<
     }
 }
 
-/// How many trials of a range trained how many epochs.
+/// The number of trials of a range for each number of trained epochs.
 pub(crate) fn epochs_trained(trials: &[TrialRecord]) -> BTreeMap<u64, usize> {
     let mut counts = BTreeMap::new();
     for trial in trials {
@@ -90,7 +90,7 @@ fn brackets_run_as_in_the_paper() {
         assert_eq!(epochs_trained(&trials[members]), BTreeMap::from_iter(epochs));
     }
     assert!(trials.iter().all(|trial| trial.ending.is_some()));
-    // No trial of the second bracket starts before the first bracket has its winner.
+    // No trial of the second bracket starts before the first bracket has its best trial.
     let second = decisions.iter().enumerate().filter(|(_, next)| **next == Next::New).nth(81).map(|(index, _)| index);
     let promotions = decisions[..second.expect("a second bracket")]
         .iter()
@@ -223,8 +223,8 @@ fn enormous_trainings_are_planned_without_overflow() {
     assert_eq!(create(&hyperband(3)).expect("a valid search").epochs(0, 0, &[]), 0);
 }
 
-/// Goes through a search as the supervisor does, killed in worker `kill_at` after `epochs` epochs of it; `cleared`
-/// tells whether the journal has it that the trial no longer waits. Gives the records and the count of workers.
+/// Runs a search in the same way as the supervisor, killed in worker `kill_at` after this worker's `epochs` epochs; `cleared`
+/// means that the journal has recorded that the trial no longer waits. Returns the records and the number of workers.
 fn killed_search(
     spec: &StudySpec,
     total: u64,
@@ -307,7 +307,7 @@ fn a_trial_that_waits_at_a_rung_is_not_continued_in_place_of_an_interrupted_one(
 
 #[test]
 fn failed_trials_take_no_places_of_those_that_can_go_on() {
-    // The best of the first rung have reported its last epoch and then failed.
+    // The best trials of the first rung report its last epoch and then fail.
     let failing = |record: &mut TrialRecord, start: u64, stop: u64| {
         steady(record, start, stop);
         if record.number >= 6 {

@@ -1,4 +1,4 @@
-//! Spaces as oracles see them: conditions that only the trials have shown.
+//! Tests of inferred spaces: conditions that follow only from the trials.
 
 use ferrotune_oracle::inferred::{Condition, Space};
 use ferrotune_space::record::{Ending, TrialRecord};
@@ -28,7 +28,7 @@ fn conditions_are_inferred_down_to_conditions_of_conditions() {
     assert_eq!(condition(0), None);
     assert_eq!(condition(1), Some(Condition { parent: 0, present: vec![false, true, true, true] }));
     assert_eq!(condition(2), Some(Condition { parent: 0, present: vec![false, false, true, true] }));
-    // 0 and 1 of units_2 went without; 3 was not tried, and 2 is next to it.
+    // Trials with units_2 of 0 and 1 did not ask for the parameter; 3 was not tried, and 2 is the nearest tried value.
     assert_eq!(condition(3), Some(Condition { parent: 2, present: vec![false, false, true, true] }));
     let with = |layers: f64, units: f64| space.is_active(3, &[layers, 0.5, units, 0.5]);
     assert!(with(0.9, 0.6) && !with(0.9, 0.3) && !with(0.3, 0.6));

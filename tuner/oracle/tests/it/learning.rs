@@ -1,4 +1,4 @@
-//! What single oracles promise beyond the contract: that they learn, end, and stay out of harm's way.
+//! Tests of single oracles beyond the contract: they learn, end, and avoid failures.
 
 use crate::simulation::{Ask, Search, conditional, space};
 use crate::spec;
@@ -63,7 +63,7 @@ fn a_grid_has_every_combination_once_and_ends() {
     }
 }
 
-/// Two numbers; the loss falls towards (1, 1), and what does not fit there has no value.
+/// The number of crashed trials of an objective with two numbers; the loss falls towards (1, 1), and trials near it have no value.
 fn ends_in_a_crash(oracle: &str, ending: &Ending) -> usize {
     let mut search = Search::new(&of(oracle, 40, 3), |ask| number(ask("x", unit())) + number(ask("y", unit())));
     while search.next() == Next::New {
@@ -81,7 +81,7 @@ fn ends_in_a_crash(oracle: &str, ending: &Ending) -> usize {
 fn regions_that_do_not_fit_into_memory_are_avoided() {
     let ending = Ending::OutOfMemory { peak_bytes: 2, budget_bytes: 1 };
     let (gp, random) = (ends_in_a_crash("gp", &ending), ends_in_a_crash("random", &ending));
-    // The best value that there is lies at the edge, which has to be touched to be known.
+    // The best possible value is at the edge of the failures, and the oracle must try the edge to find it.
     assert!(gp <= 12 && random >= 3, "{gp} and {random} of 25 trials crash");
 }
 
@@ -112,7 +112,7 @@ fn several_objectives_give_a_front_and_not_a_point() {
             search.step();
             let last = search.trials.last_mut().unwrap();
             let x = last.value().unwrap();
-            // Accuracy rises with size: every x is on the front.
+            // Accuracy rises with size: every x is on the Pareto front.
             last.values.push(x * x);
         }
         let late: Vec<f64> = search.trials[20..].iter().filter_map(TrialRecord::value).collect();

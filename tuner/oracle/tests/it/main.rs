@@ -1,4 +1,4 @@
-//! Contracts of the oracles. Starts no worker.
+//! Contract tests of the oracles. Starts no worker.
 
 mod evolution;
 mod exhaustion;

@@ -1,4 +1,4 @@
-//! Searches whose losses have noise.
+//! Tests of searches whose losses have noise.
 
 use crate::simulation::Search;
 use crate::spec;
@@ -21,7 +21,7 @@ fn ended(number: u64, distribution: &Distribution, value: Value, loss: f64) -> T
     trial
 }
 
-/// How many of the trials of a search of a few whole numbers repeat another one, where losses differ by this noise.
+/// The number of trials in a search over a few whole numbers that repeat another trial, with noise of this deviation.
 fn repeats(oracle: &str, deviation: f64) -> usize {
     let range = Distribution::Int { low: 0, high: 63, step: 1, scale: Scale::Linear };
     let asks: crate::simulation::Simulation = |ask| {

@@ -1,4 +1,4 @@
-//! Searches with several objectives: what is refused.
+//! Tests of the errors for searches with several objectives.
 
 use crate::spec;
 use expect_test::expect;

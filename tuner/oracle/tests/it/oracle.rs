@@ -1,4 +1,4 @@
-//! The contract that every oracle keeps, and what `create` refuses.
+//! Tests of the contract that every oracle keeps, and of the searches that `create` refuses.
 
 use crate::simulation::{Search, Simulation, conditional, space};
 use crate::spec;
@@ -124,7 +124,7 @@ fn trials_side_by_side_are_chosen_again_as_before_after_a_restart() {
     for name in names() {
         let mut search = Search::run(&of(name, 60), space).cut(30);
         let begun = search.begin_side_by_side(4, false);
-        // All four have asked for one parameter when the supervisor dies.
+        // All four trials have asked for one parameter when the supervisor dies.
         let mut trials = search.trials[..30].to_vec();
         for trial in &begun {
             let mut cut = TrialRecord::new(trial.number);
@@ -198,7 +198,7 @@ fn a_range_that_changes_is_kept_to() {
     }
 }
 
-/// Best at `depth` 62, `decay` 0.99 and `width` 64.
+/// A problem whose best values are `depth` 62, `decay` 0.99 and `width` 64.
 fn scaled(ask: &mut crate::simulation::Ask<'_>) -> f64 {
     let widths = [8, 16, 32, 64, 128, 256].map(Value::Int).to_vec();
     let depth = ask("depth", Distribution::Int { low: 1, high: 64, step: 1, scale: Scale::ReverseLog });
@@ -247,7 +247,7 @@ fn a_thousand_trials_are_not_too_many() {
         let started = Instant::now();
         search.restart().run_on();
         assert_eq!(search.trials.len(), 1010, "{name}");
-        // Generous, for other tests run at the same time.
+        // The limit is generous, because other tests run at the same time.
         assert!(started.elapsed().as_secs_f64() < 10.0, "{name} takes {:?} for ten trials", started.elapsed());
     }
 }

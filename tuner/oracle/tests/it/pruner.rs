@@ -1,4 +1,4 @@
-//! Pruners and terminators, alone and as rules of an oracle.
+//! Tests of pruners and terminators, alone and as rules of an oracle.
 
 use crate::hyperband::{search, steady};
 use crate::simulation::{Ask, Search, space};
@@ -12,7 +12,7 @@ use ferrotune_space::spec::StudySpec;
 use ferrotune_space::{Distribution, Scale, Value};
 use std::collections::BTreeMap;
 
-/// The step at which each of 40 trials is ended, or -1, as Optuna decides. Golden numbers: `tests/golden/pruners.py`.
+/// The step at which Optuna ends each of 40 trials, or -1. Golden numbers from `tests/golden/pruners.py`.
 const MINIMISED: [(&str, [i64; 40]); 6] = [
     (
         "median",
@@ -102,7 +102,7 @@ const MAXIMISED: [(&str, [i64; 40]); 6] = [
     ),
 ];
 
-/// The search of `tests/golden/pruners.py`.
+/// The steps at which the pruner ends the trials of the search in `tests/golden/pruners.py`.
 fn ends(text: &str, direction: Direction) -> Vec<i64> {
     let pruner: Pruner = text.parse().expect("a pruner");
     let objective = Objective::new("accuracy", direction);
@@ -146,7 +146,7 @@ fn trials_are_ended_where_optuna_ends_them() {
     }
 }
 
-/// A trial with the losses of its epochs.
+/// A trial that has reported these losses, one for each epoch.
 fn with_curve(number: u64, losses: &[f64], ending: Option<Ending>) -> TrialRecord {
     let report = |(step, loss): (usize, &f64)| (step as u64, BTreeMap::from([("loss".to_owned(), Some(*loss))]));
     let values = losses.last().copied().filter(|_| ending.is_some()).into_iter().collect();
@@ -164,13 +164,13 @@ fn wilcoxon_trusts_itself_only_where_it_would_have_been_right() {
         text.parse::<Pruner>().expect("a pruner").prunes(&trial, &trials, &objective, |_| true)
     };
     let alike = [[1.0, 0.8, 0.6, 0.5, 0.4, 0.3], [1.2, 1.0, 0.9, 0.8, 0.7, 0.6], [1.1, 0.9, 0.8, 0.7, 0.6, 0.5]];
-    // The slowest one ends best.
+    // The slowest trial is the best at the end.
     let mut crossing = alike;
     crossing[1][5] = 0.2;
     assert!(prunes("wilcoxon", &crossing, 3));
     assert!(prunes("wilcoxon:wrong=0.1", &alike, 3));
     assert!(!prunes("wilcoxon:wrong=0.1", &crossing, 3));
-    // Two of the three pairs are wrong.
+    // The test decides wrongly in two of the three pairs.
     assert!(prunes("wilcoxon:wrong=0.7", &crossing, 3) && !prunes("wilcoxon:wrong=0.6", &crossing, 3));
     assert!(!prunes("wilcoxon:wrong=1", &alike[..2], 3), "too few have finished");
     assert!(!prunes("wilcoxon:wrong=1", &alike, 6), "one in six trains to its end");
@@ -278,7 +278,7 @@ fn search_ends_when_a_model_sees_nothing_left_to_gain() {
     let search = Search::run(&spec, flat);
     let best = search.trials.iter().filter_map(TrialRecord::value).fold(f64::NEG_INFINITY, f64::max);
     assert!((20..150).contains(&search.trials.len()) && best > -0.01, "{} {best}", search.trials.len());
-    // A new oracle says the same of the same records.
+    // A new oracle gives the same answer for the same records.
     assert_eq!(create(&spec).unwrap().next(&search.trials, &[]), Next::Exhausted);
     assert_eq!(create(&spec).unwrap().next(&search.trials[..search.trials.len() - 5], &[]), Next::New);
 }

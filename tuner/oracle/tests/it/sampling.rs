@@ -1,4 +1,4 @@
-//! Uniform draws: they stay in the range, and every value is as likely as its scale says.
+//! Tests of uniform draws: they stay in the range, and every value has the probability of its scale.
 
 use ferrotune_oracle::sampling::sample;
 use ferrotune_space::{Distribution, Scale, Value};
@@ -109,7 +109,7 @@ fn every_point_of_a_lattice_is_as_likely_as_the_others() {
 fn ends_of_a_logarithmic_int_get_whole_cells() {
     let draws = 100_000;
     let counts = counts(&log_int(1, 4), draws);
-    // Cell of k: from k - 0.5 to k + 0.5 on a logarithmic scale from 0.5 to 4.5.
+    // The cell of k is from k - 0.5 to k + 0.5 on a logarithmic scale from 0.5 to 4.5.
     for k in 1..=4_u32 {
         let share = ((f64::from(k) + 0.5) / (f64::from(k) - 0.5)).ln() / 9.0_f64.ln();
         let found = f64::from(counts[&k.to_string()]) / f64::from(draws);

@@ -1,4 +1,4 @@
-//! Successive halving, its asynchronous form and population-based training over simulated trainings.
+//! Tests of successive halving, its asynchronous form and population-based training with simulated trainings.
 
 use crate::hyperband::{epochs_trained, merit, report, search, steady};
 use crate::spec;
@@ -29,7 +29,7 @@ fn asha_promotes_as_soon_as_three_have_come_to_a_rung() {
     assert_eq!(epochs_trained(&trials), BTreeMap::from([(1, 18), (3, 6), (9, 2), (27, 1)]));
     assert!(trials.iter().all(|trial| trial.ending.is_some()));
     assert_eq!(decisions[..5], [Next::New, Next::New, Next::New, Next::Continue { trial: 0 }, Next::New]);
-    // Those that come later may overtake: here each trial is better than all before it, and goes on at once.
+    // Later trials may overtake earlier ones: here each trial is better than all before it, and continues at once.
     let (trials, decisions) = search(&of("asha", 14), 9, &steady);
     assert_eq!(decisions[..5], [Next::New, Next::New, Next::New, Next::Continue { trial: 2 }, Next::New]);
     assert!(epochs_trained(&trials)[&9] > 1);
@@ -73,7 +73,7 @@ fn asha_goes_on_with_a_trial_that_was_interrupted_between_rungs() {
     assert_eq!(oracle.epochs(winner as u64, 9, &trials), 9);
 }
 
-/// A trial of Optuna's whose program has died never ends.
+/// A trial that Optuna ran never ends if its program has died.
 #[test]
 fn trials_that_another_program_abandoned_hold_up_no_schedule() {
     for oracle in ["hyperband", "bohb", "successive_halving", "asha", "pbt", "pb2"] {
@@ -97,7 +97,7 @@ fn trials_that_another_program_abandoned_hold_up_no_schedule() {
     }
 }
 
-/// Accuracy grows fastest at a rate of 0.01, and goes on from what a copy's original had.
+/// A population whose accuracy grows fastest at a rate of 0.01; a copy continues from its original's accuracy.
 fn population(max_trials: u64, total: u64) -> Vec<TrialRecord> {
     continued(Vec::new(), max_trials, total)
 }
@@ -115,7 +115,7 @@ pub(crate) fn continued_by(
     let rate = Distribution::Float { low: 1e-4, high: 1.0, step: None, scale: Scale::Log };
     let units = Distribution::Int { low: 1, high: 64, step: 1, scale: Scale::Linear };
     for _ in 0..10_000 {
-        // Every question goes to a new oracle, as after a restart.
+        // A new oracle answers every question, as after a restart.
         let ask = || create(&of(oracle, max_trials)).expect("a valid search");
         let number = match ask().next(&trials, &[]) {
             Next::New => {
@@ -145,7 +145,7 @@ pub(crate) fn continued_by(
             }
             None => (trials[number].epochs_done(), last_accuracy(&trials[number])),
         };
-        // As the ledger keeps it, before the first worker begins.
+        // The parent is recorded before the first worker begins, as in the ledger.
         trials[number].parent = parent.or(trials[number].parent);
         let stop = ask().epochs(number as u64, total, &trials);
         assert!(stop > start, "trial {number} goes on from {start} to {stop}");
@@ -228,8 +228,8 @@ fn population_fills_up_again_after_failures() {
     assert!(trials.iter().any(|trial| trial.ending == Some(Ending::Finished) && trial.values == [merit(trial.number)]));
 }
 
-/// A search over two numbers, of which a training to the end tells the loss, and a short one tells it roughly. Every
-/// seventh trial's values are asked of a new oracle too, as after a restart.
+/// A search over two numbers, whose loss is exact after a complete training and approximate after a short one. A new oracle also
+/// chooses every seventh trial's values, as after a restart.
 fn learned(spec: &StudySpec, total: u64) -> Vec<TrialRecord> {
     let unit = Distribution::Float { low: 0.0, high: 1.0, step: None, scale: Scale::Linear };
     let mut oracle = create(spec).expect("a valid search");
@@ -308,7 +308,7 @@ fn bohb_does_not_avoid_trials_that_wait_at_lower_rungs() {
         (record.epochs, record.paused_at) = (Some(9), Some(epochs));
         record
     };
-    // Thirty have shown on three epochs that 0.2 is good; forty wait there after one epoch.
+    // Thirty trials have shown after three epochs that 0.2 is good; forty trials wait there after one epoch.
     let mut trials: Vec<TrialRecord> = (0..30).map(|number| trial(number, number as f64 / 30.0, 3)).collect();
     trials.extend((30..70).map(|number| trial(number, 0.15 + 0.0025 * (number - 30) as f64, 1)));
     let near = |seed| {
@@ -317,7 +317,7 @@ fn bohb_does_not_avoid_trials_that_wait_at_lower_rungs() {
         (0.1..0.3).contains(&value)
     };
     let count = (0..100).filter(|seed| near(*seed)).count();
-    // One in three is drawn at random.
+    // One trial in three is drawn at random.
     assert!(count > 40, "{count} of 100 are near the best");
 }
 

@@ -1,4 +1,4 @@
-//! Settings of oracles: what each one changes, and how wrong ones are refused.
+//! Tests of the oracles' settings: the effect of each one, and the errors for wrong ones.
 
 use crate::hyperband::{epochs_trained, search, steady};
 use crate::schedules::continued_by;
@@ -19,7 +19,7 @@ fn refusal(oracle: &str) -> String {
     create(&spec(oracle)).err().map_or_else(|| "accepted".to_owned(), |error| error.to_string())
 }
 
-/// The settings that the error of an unknown one lists.
+/// The settings that the error for an unknown setting lists.
 fn known(oracle: &str) -> Vec<String> {
     let error = refusal(&format!("{oracle}:zzz=1"));
     let (_, known) = error.split_once("; it has ").unwrap_or_else(|| panic!("{error}"));
@@ -132,7 +132,7 @@ fn samplers_try_other_values_with_other_settings() {
 
 #[test]
 fn hyperband_has_the_rungs_and_the_rounds_that_are_asked_for() {
-    // One bracket each of 3, 2, 1 and 0 halvings by 4 of 64 epochs: 64, 22, 8 and 4 trials.
+    // One bracket with each of 3, 2, 1 and 0 halvings by 4 of 64 epochs: 64, 22, 8 and 4 trials.
     let spec = of("hyperband:factor=4,iterations=2", 1000);
     let (trials, decisions) = search(&spec, 64, &steady);
     assert_eq!((trials.len(), decisions.last()), (2 * (64 + 22 + 8 + 4), Some(&Next::Exhausted)));
@@ -142,7 +142,7 @@ fn hyperband_has_the_rungs_and_the_rounds_that_are_asked_for() {
     assert_eq!(planned, Some(trials.iter().map(TrialRecord::epochs_done).sum()));
     let (trials, _) = search(&of("hyperband:min=9", 9), 81, &steady);
     assert_eq!(epochs_trained(&trials), BTreeMap::from([(9, 6), (27, 2), (81, 1)]));
-    // The limit of the search counts, too.
+    // The limit of the search applies, too.
     assert_eq!(search(&of("hyperband:iterations=2", 10), 9, &steady).0.len(), 10);
 }
 
@@ -156,7 +156,7 @@ fn asha_begins_each_bracket_one_rung_later() {
     oracle.epochs(0, 27, &[]);
     let begun: Vec<u64> = (0..600).map(|trial| oracle.epochs(trial, 27, &[])).collect();
     let count = |epochs| begun.iter().filter(|begun| **begun == epochs).count() as f64 / 600.0;
-    // Shares of e^0, e^-1 and e^-2.
+    // The shares are e^0, e^-1 and e^-2, divided by their sum.
     for (epochs, share) in [(1, 0.665), (3, 0.245), (9, 0.090)] {
         assert!((count(epochs) - share).abs() < 0.05, "{} begin with {epochs}", count(epochs));
     }
@@ -173,7 +173,7 @@ fn asha_begins_each_bracket_one_rung_later() {
 
 #[test]
 fn population_has_the_size_and_the_interval_that_are_asked_for() {
-    // Of four trials one is replaced after epochs 3, 6 and 9 of ten.
+    // One of four trials is replaced after epochs 3, 6 and 9 of ten.
     let trials = continued_by("pbt:population=4,interval=3", Vec::new(), 7, 10);
     let copies: Vec<&TrialRecord> = trials.iter().filter(|trial| trial.parent.is_some()).collect();
     assert_eq!((trials.len(), copies.len()), (7, 3));
@@ -236,7 +236,7 @@ fn copies_change_whole_numbers_and_choices_only_if_they_are_told_to() {
     assert_eq!(values(&format!("{base},discrete=true,resample=1"))[1], "a b c");
 }
 
-/// Eight numbers whose scales differ, without dependences between them.
+/// A problem of eight numbers whose scales differ, without dependences between them.
 fn ellipsoid(ask: &mut Ask<'_>) -> f64 {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let mut sum = 0.0;
@@ -262,7 +262,7 @@ fn separable_strategy_is_faster_where_the_axes_are_independent() {
         bests[3]
     };
     let (full, separable) = (median("cmaes"), median("cmaes:separable=true"));
-    // Both are negative.
+    // Both values are negative.
     assert!(separable > full / 2.0, "{separable} {full}");
 }
 

@@ -1,4 +1,4 @@
-//! The contract of every oracle with several workers: what runs is named by nobody, and one slow trial holds up no other.
+//! Tests of every oracle's contract with several workers: no answer names a running trial, and a slow trial delays no other.
 
 use crate::hyperband::{merit, report};
 use crate::spec;
@@ -7,19 +7,19 @@ use ferrotune_space::record::{Ending, TrialRecord};
 use ferrotune_space::spec::StudySpec;
 use ferrotune_space::{Distribution, Parameter, Scale};
 
-/// Epochs of a whole training.
+/// The epochs of a complete training.
 const TOTAL: u64 = 9;
-/// Trains one epoch where others train so many.
+/// The number of epochs that other trials train while a slow trial trains one.
 const SLOWNESS: u64 = 12;
 
-/// A worker: its trial, its next epoch, and the epoch, exclusive, up to which it trains.
+/// A worker: its trial, its next epoch, and the epoch (exclusive) up to which it trains.
 struct Worker {
     number: usize,
     epoch: u64,
     stop: u64,
 }
 
-/// A search in which time passes by the epoch.
+/// A search with a simulated clock that counts epochs.
 struct Simulated {
     spec: StudySpec,
     trials: Vec<TrialRecord>,
@@ -28,7 +28,7 @@ struct Simulated {
 }
 
 impl Simulated {
-    /// What is to run next. Every question goes to a new oracle, as after a restart.
+    /// The next trial to run. A new oracle answers every question, as after a restart.
     fn next(&mut self) -> Option<usize> {
         let running: Vec<u64> = self.workers.iter().map(|worker| worker.number as u64).collect();
         loop {
@@ -79,7 +79,7 @@ impl Simulated {
         self.workers.push(Worker { number, epoch, stop });
     }
 
-    /// Lets an epoch pass. A worker leaves one epoch after its last report, for it writes a checkpoint.
+    /// Simulates one epoch. A worker leaves one epoch after its last report, because it writes a checkpoint.
     fn pass(&mut self, tick: u64) {
         let trials = &mut self.trials;
         let slow = self.slow;
@@ -103,7 +103,7 @@ impl Simulated {
     }
 }
 
-/// Runs a search with so many workers to its end; gives the trials, and the share of time that workers had nothing to do.
+/// Runs a search with this number of workers to its end; returns the trials, and the share of time in which workers were idle.
 fn search(oracle: &str, max_trials: u64, workers: usize, slow: Option<usize>) -> (Vec<TrialRecord>, f64) {
     let spec = StudySpec { max_trials, ..spec(oracle) };
     let mut search = Simulated { spec, trials: Vec::new(), workers: Vec::new(), slow };
@@ -139,7 +139,7 @@ fn every_oracle_ends_with_several_workers_whoever_is_slow() {
 
 #[test]
 fn one_slow_trial_holds_up_no_other() {
-    // A whole search lasts some 60 epochs of each worker, the slow trial's first rung alone 12 to 24, its whole training 108.
+    // A whole search takes about 60 epochs of each worker, the slow trial's first rung alone 12 to 24, its complete training 108.
     for (oracle, most_idle) in [("random", 0.1), ("asha", 0.1), ("hyperband", 0.15), ("bohb", 0.15)] {
         let (_, idle) = search(oracle, 120, 3, Some(4));
         assert!(idle < most_idle, "{oracle}: idle for {idle:.2} of the time");

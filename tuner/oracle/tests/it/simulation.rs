@@ -1,13 +1,13 @@
-//! Searches without workers: objectives that are plain functions, and records made by hand.
+//! Simulated searches without workers: objectives that are plain functions, and records made by hand.
 
 use ferrotune_oracle::{Next, Oracle, create};
 use ferrotune_space::record::{Ending, TrialRecord};
 use ferrotune_space::spec::StudySpec;
 use ferrotune_space::{Distribution, Parameter, Scale, Value};
 
-/// How an objective asks for a parameter.
+/// A function with which an objective asks for a parameter.
 pub(crate) type Ask<'a> = dyn FnMut(&'static str, Distribution) -> Value + 'a;
-/// An objective.
+/// A simulated objective.
 pub(crate) type Simulation = fn(&mut Ask<'_>) -> f64;
 
 /// A search that runs in this process.
@@ -24,7 +24,7 @@ impl Search {
         Search { spec: spec.clone(), objective, trials: Vec::new(), oracle }
     }
 
-    /// A search that has run to its end.
+    /// A search that has been run to its end.
     pub(crate) fn run(spec: &StudySpec, objective: Simulation) -> Search {
         let mut search = Search::new(spec, objective);
         search.run_on();
@@ -47,14 +47,14 @@ impl Search {
         self
     }
 
-    /// The search as it was after its first `count` trials.
+    /// The search in its state after its first `count` trials.
     pub(crate) fn cut(mut self, count: usize) -> Search {
         self.trials.truncate(count);
         self.restart();
         self
     }
 
-    /// Runs one trial.
+    /// Runs one trial of the search.
     pub(crate) fn step(&mut self) {
         let number = self.trials.len() as u64;
         self.trials.push(TrialRecord::new(number));
@@ -65,7 +65,7 @@ impl Search {
         (record.values, record.ending) = (vec![value], Some(Ending::Finished));
     }
 
-    /// Lets `count` trials begin and ask for all of `space`: each for everything in turn, or all of them for one
+    /// Begins `count` trials that ask for all of `space`: either each trial asks for everything in turn, or all trials ask for one
     /// parameter after the other.
     pub(crate) fn begin_side_by_side(&mut self, count: usize, asked_at_once: bool) -> Vec<TrialRecord> {
         let first = self.trials.len();
@@ -92,7 +92,7 @@ impl Search {
     }
 }
 
-/// A parameter's value as a ledger gives it: the oracle is asked only where the user has decided nothing.
+/// A parameter's value as a ledger gives it: the oracle chooses only if the user has set no value.
 pub(crate) fn answer(
     (spec, oracle): (&StudySpec, &std::cell::RefCell<Box<dyn Oracle>>),
     trials: &mut [TrialRecord],
@@ -108,7 +108,7 @@ pub(crate) fn answer(
     value
 }
 
-/// Every kind of range. Best at `units` 256, `lr` 0.01, `dropout` 0.1, `layers` 3 and with `norm`.
+/// An objective with every kind of range. Best at `units` 256, `lr` 0.01, `dropout` 0.1, `layers` 3 and with `norm`.
 pub(crate) fn space(ask: &mut Ask<'_>) -> f64 {
     let mut loss = 0.0;
     let mut number = |name, range, best: f64, width: f64| {
@@ -134,7 +134,7 @@ pub(crate) fn space(ask: &mut Ask<'_>) -> f64 {
     -loss
 }
 
-/// A choice that decides which other parameter there is.
+/// An objective with a choice that decides which other parameter there is.
 pub(crate) fn conditional(ask: &mut Ask<'_>) -> f64 {
     let opt =
         Distribution::Choice { values: vec![Value::Text("sgd".into()), Value::Text("adam".into())], is_ordered: false };

@@ -1,4 +1,4 @@
-//! What oracles learn from the trials of another study.
+//! Tests that oracles learn from the trials of another study.
 
 use crate::simulation::{Ask, Search, Simulation};
 use crate::spec;
@@ -17,22 +17,22 @@ fn unit(ask: &mut Ask<'_>, name: &'static str, high: f64) -> f64 {
     }
 }
 
-/// Best, and 0, where all are 0.8.
+/// A problem whose best loss is 0, where all parameters are 0.8.
 fn quadratic(ask: &mut Ask<'_>) -> f64 {
     NAMES.map(|name| -(unit(ask, name, 1.0) - 0.8).powi(2)).iter().sum()
 }
 
-/// The same of a smaller space.
+/// The problem `quadratic` in a smaller space.
 fn cramped(ask: &mut Ask<'_>) -> f64 {
     NAMES.map(|name| -(unit(ask, name, 0.25) - 0.8).powi(2)).iter().sum()
 }
 
-/// The same without the last parameter.
+/// The problem `quadratic` without the last parameter.
 fn without_c(ask: &mut Ask<'_>) -> f64 {
     NAMES[..2].iter().map(|name| -(unit(ask, name, 1.0) - 0.8).powi(2)).sum()
 }
 
-/// The same with another parameter.
+/// The problem `quadratic` with a further parameter.
 fn with_d(ask: &mut Ask<'_>) -> f64 {
     quadratic(ask) - (unit(ask, "d", 1.0) - 0.2).powi(2)
 }
@@ -41,7 +41,7 @@ fn of(oracle: &str, seed: u64, max_trials: u64) -> StudySpec {
     StudySpec { max_trials, seed: Some(seed), ..spec(oracle) }
 }
 
-/// What another search of the quadratic has found.
+/// The trials and the best values of another search of the problem `quadratic`.
 fn source() -> WarmStart {
     let trials = Search::run(&of("random", 99, 30), quadratic).trials;
     let values = |trial: &TrialRecord| -> Values {
@@ -102,7 +102,7 @@ fn interrupted_search_goes_on_with_the_same_values() {
 fn trials_that_do_not_fit_do_not_count_once_that_is_known() {
     for objective in [cramped as Simulation, without_c] {
         for oracle in ["auto", "tpe", "cmaes", "nsga2"] {
-            // Neither search has its first trial from the other study.
+            // Neither search takes its first trial from the other study.
             let first = Search::run(&of("random", 1, 1), objective).trials;
             let after = |spec: StudySpec| {
                 let mut search = Search::new(&spec, objective);

@@ -1,23 +1,23 @@
-//! Colours that are visible on light and on dark pages: each has a contrast of at least 3:1 to both, as WCAG 2.1 asks of graphics
-//! in its criterion 1.4.11. Texts and axes have the colour of the page's texts where the front end tells it.
+//! Colours that are visible on light and on dark pages: each has a contrast of at least 3:1 to both, as WCAG 2.1 requires of
+//! graphics in its criterion 1.4.11. Texts and axes have the colour of the page's texts if the front end provides it.
 
 use super::{Chart, Colour};
 
-/// Texts, axes and edges: the colour of the text around the chart.
+/// The colour of texts, axes and edges: the colour of the text around the chart.
 pub(super) const INK: &str = "currentColor";
-/// The ink where a chart is a picture of its own, to which the page tells no colour.
+/// The colour of texts, axes and edges if a chart is a separate picture, which does not have the page's colours.
 pub(super) const INK_OF_PICTURES: &str = "#858585";
-/// The plate of a label that lies on lines, and the letters on it.
+/// The colours of the plate of a label that lies on lines, and of the letters on the plate.
 pub(super) const PLATE: &str = "#616c7a";
 pub(super) const ON_PLATE: &str = "#ffffff";
-/// Colours of series, which colour-blind people can distinguish: hues of Okabe and Ito in a narrower range of lightness, and a
-/// grey.
+/// Colours of series, which colour-blind people can distinguish: the hues of Okabe and Ito in a narrower range of lightness, and
+/// a grey.
 const SERIES: [&str; 6] = ["#2a8ad0", "#b87f00", "#009e73", "#d55e00", "#c66a9c", "#808b96"];
 /// Shades from low to high: from blue to orange, which colour-blind people can distinguish too.
 pub(super) const SHADES: [[u8; 3]; 5] =
     [[79, 134, 232], [150, 118, 222], [198, 100, 176], [222, 106, 96], [212, 128, 24]];
 
-/// The width of each of so many lines: the more lines, the thinner, since a transparent line has too little contrast.
+/// The width of each line, if there are `lines` lines. Many lines are thin and not transparent, because transparency reduces contrast.
 pub(super) fn line_width(colour: Colour, lines: usize) -> f64 {
     match (colour, lines) {
         (Colour::Ink, _) => 1.0,
@@ -27,7 +27,7 @@ pub(super) fn line_width(colour: Colour, lines: usize) -> f64 {
     }
 }
 
-/// The colour of a series by number; after the last colour the first one follows.
+/// The colour of a series by number; the colours repeat after the last one.
 pub(super) fn series(index: usize) -> &'static str {
     SERIES[index % SERIES.len()]
 }
@@ -65,13 +65,13 @@ pub(super) fn hex([red, green, blue]: [u8; 3]) -> String {
 mod tests {
     use super::*;
 
-    /// The pages of JupyterLab's themes, and the dark ones of VS Code and Colab.
+    /// The background colours of JupyterLab's themes, and of the dark themes of VS Code and Colab.
     const PAGES: [&str; 4] = ["#ffffff", "#111111", "#1f1f1f", "#383838"];
     const LEAST: f64 = 3.0;
-    /// What WCAG asks of texts.
+    /// The contrast that WCAG requires of texts.
     const LEAST_OF_TEXT: f64 = 4.5;
 
-    /// The relative luminance of WCAG 2.1.
+    /// The relative luminance of a colour by WCAG 2.1.
     fn luminance(colour: &str) -> f64 {
         let linear = |channel: usize| {
             let value = f64::from(u8::from_str_radix(&colour[1 + 2 * channel..3 + 2 * channel], 16).unwrap()) / 255.0;

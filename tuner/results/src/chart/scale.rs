@@ -5,34 +5,34 @@ use crate::number::significant;
 /// The kind and the range of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scale {
-    /// Linear.
+    /// A linear scale.
     Linear {
         /// The first value.
         low: f64,
         /// The last value.
         high: f64,
     },
-    /// Linear, for whole numbers: no tick lies between two of them.
+    /// A linear scale for whole numbers: no tick lies between two of them.
     Whole {
         /// The first value.
         low: f64,
         /// The last value.
         high: f64,
     },
-    /// Logarithmic; both ends are positive.
+    /// A logarithmic scale; both ends are positive.
     Log {
         /// The first value.
         low: f64,
         /// The last value.
         high: f64,
     },
-    /// From 0 to 1, without ticks, because it has another meaning at every position.
+    /// A scale from 0 to 1 without ticks, because each axis at its positions has its own meaning.
     Share,
-    /// Names side by side; coordinates are positions in the list.
+    /// A scale of names next to each other; coordinates are positions in the list.
     Names(Vec<String>),
 }
 
-/// The smallest and the largest of the finite numbers; 0 and 1 if there is none.
+/// The smallest and the largest of the finite numbers; 0 and 1 if no number is finite.
 pub(crate) fn extent(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let finite = values.into_iter().filter(|value| value.is_finite());
     let (low, high) =
@@ -47,7 +47,7 @@ impl Scale {
         Scale::Linear { low, high }
     }
 
-    /// The same for whole numbers.
+    /// A linear scale for whole numbers with a margin on both sides of the values.
     pub fn around_whole(values: impl IntoIterator<Item = f64>) -> Scale {
         let (low, high) = with_margin(values);
         Scale::Whole { low, high }
@@ -97,7 +97,7 @@ impl Scale {
         }
     }
 
-    /// The number of places side by side: the names, or one.
+    /// The number of places next to each other: the number of names, or one.
     pub(crate) fn places(&self) -> usize {
         match self {
             Scale::Names(names) => names.len().max(1),
@@ -105,7 +105,7 @@ impl Scale {
         }
     }
 
-    /// About `count` values with their labels, or as many names as there is room for.
+    /// About `count` values with their labels, or as many names as fit.
     pub(crate) fn ticks(&self, count: usize) -> Vec<(f64, String)> {
         match self {
             Scale::Linear { low, high } => linear_ticks(*low, *high, count, 0.0),
@@ -120,19 +120,19 @@ impl Scale {
     }
 }
 
-/// The number at this share of the way from `low` to `high`, whose distance may exceed the largest number.
+/// The number at this share of the distance from `low` to `high`, which may exceed the largest number.
 pub(crate) fn between(low: f64, high: f64, share: f64) -> f64 {
     2.0 * (low / 2.0 + (high / 2.0 - low / 2.0) * share)
 }
 
-/// The extent of the values, and a margin on both sides.
+/// The smallest and the largest value, extended by a margin on both sides.
 fn with_margin(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let (low, high) = extent(values);
     let room = if high > low { (high / 2.0 - low / 2.0) * 0.08 } else { (low.abs() * 0.1).max(0.5) };
     ((low - room).max(-f64::MAX), (high + room).min(f64::MAX))
 }
 
-/// Multiples of 1, 2 or 5 times a power of ten, which are at least `least_step` apart.
+/// The ticks of a linear scale: multiples of 1, 2 or 5 times a power of ten, at least `least_step` apart.
 fn linear_ticks(low: f64, high: f64, count: usize, least_step: f64) -> Vec<(f64, String)> {
     let raw = ((high / 2.0 - low / 2.0) / count.max(1) as f64 * 2.0).max(least_step);
     let power = 10_f64.powf(raw.log10().floor());
@@ -148,7 +148,8 @@ fn linear_ticks(low: f64, high: f64, count: usize, least_step: f64) -> Vec<(f64,
     (first..=last).take(4 * count).map(|index| (tick(index), significant(tick(index), 6))).collect()
 }
 
-/// Powers of ten; in a short range also 2 and 5 times these, and in a very short range evenly spaced values.
+/// The ticks of a logarithmic scale: powers of ten; in a short range also 2 and 5 times these, and in a very short range evenly
+/// spaced values.
 fn log_ticks(low: f64, high: f64, count: usize) -> Vec<(f64, String)> {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let factors: &[f64] = if last - first <= 3 { &[1.0, 2.0, 5.0] } else { &[1.0] };

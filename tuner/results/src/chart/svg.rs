@@ -1,26 +1,26 @@
-//! A chart as SVG: axes with ticks and labels, marks with tooltips, a legend. Has no scripts and no fonts. As part of a page it is no
-//! wider than its place, and has the colour of the page's texts where the page has JupyterLab's variables. In an `<img>`, which
-//! nbconvert writes, SVG knows nothing of the page.
+//! A chart as SVG: axes with ticks and labels, marks with tooltips, a legend. Has no scripts and no fonts. In a page the SVG is no
+//! wider than its container, and has the colour of the page's texts if the page has JupyterLab's variables. In an `<img>`, as
+//! nbconvert writes it, the SVG cannot use the page's colours.
 
 use super::colours::{INK, INK_OF_PICTURES, ON_PLATE, PLATE, SHADES, hex, line_width, of_mark, series, shaded};
 use super::{Axis, Chart, Colour, Layer, Marks, Panel, Scale, Shades};
 use crate::number;
 use ferrotune_display::escape;
 
-/// Width of a letter, and height of a line.
+/// The width of a letter, and the height of a line.
 const LETTER: f64 = 6.2;
 const LINE: f64 = 16.0;
-/// Height of a letter.
+/// The height of a letter.
 const LETTER_HEIGHT: f64 = 9.0;
-/// Longer labels are cut to this many letters.
+/// The largest number of letters in a label; longer labels are cut.
 const LONGEST_LABEL: usize = 18;
 
-/// How much larger a chart is on a page with enough room, which makes its texts as large as those of notebooks.
+/// The factor by which a chart is larger on a page with enough room, so that its texts are as large as those of notebooks.
 const ENLARGEMENT: f64 = 1.2;
-/// Number of panels in a row, with which several panels are about as wide as one that is alone.
+/// The number of panels in a row, with which several panels are about as wide as a single panel.
 const PANELS_A_ROW: usize = 2;
 
-/// A panel and its position.
+/// A panel of a chart and its position.
 struct Frame<'a> {
     panel: &'a Panel,
     left: f64,
@@ -67,7 +67,7 @@ impl Chart {
     fn panel(&self, frame: &Frame<'_>) -> String {
         let Frame { left, top, width, height, .. } = *frame;
         let marks: String = frame.panel.layers.iter().map(|layer| self.layer(frame, layer)).collect();
-        // A panel whose axes are among its marks needs no frame.
+        // A panel whose marks include the axes needs no frame.
         let edges = match frame.panel.y.scale {
             Scale::Share => String::new(),
             _ => format!(
@@ -84,7 +84,7 @@ impl Chart {
                 .iter()
                 .map(|point| {
                     let (x, y, colour) = (frame.x(point.x), frame.y(point.y), colour(point.shade));
-                    // The edge shows a point that lies on a cell of its own colour.
+                    // The edge makes a point visible on a cell of the same colour.
                     let look = format!("fill=\"{colour}\" stroke=\"{INK}\" stroke-width=\"0.7\"");
                     let attributes = format!("circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" {look}");
                     with_tooltip(&attributes, &point.label)
@@ -127,7 +127,7 @@ impl Chart {
                     let (bottom, top) = (frame.y(cell.y.0), frame.y(cell.y.1));
                     let (x, y, colour) = (left.min(right), top.min(bottom), colour(cell.shade));
                     let (width, height) = ((right - left).abs(), (bottom - top).abs());
-                    // Edges between pixels would be blended, which draws a grid.
+                    // The renderer would blend edges between pixels, which draws a grid.
                     let look = format!("fill=\"{colour}\" shape-rendering=\"crispEdges\"");
                     format!("<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{width:.2}\" height=\"{height:.2}\" {look}/>")
                 })
@@ -135,7 +135,7 @@ impl Chart {
         }
     }
 
-    /// The names of the layers and the scale of shades; moves `bottom` below them.
+    /// Draws the names of the layers and the scale of shades; moves `bottom` below them.
     fn legend(&self, left: f64, bottom: &mut f64) -> String {
         let mut drawn = String::new();
         let (mut x, y) = (left, *bottom + 8.0);
@@ -170,7 +170,7 @@ impl Frame<'_> {
         self.left + place(&self.panel.x.scale, value) * self.width
     }
 
-    /// Numbers increase upwards; names begin at the top.
+    /// The vertical position of a value: numbers increase upwards; names begin at the top.
     fn y(&self, value: f64) -> f64 {
         let position = place(&self.panel.y.scale, value);
         match self.panel.y.scale {
@@ -187,7 +187,7 @@ impl Frame<'_> {
     }
 }
 
-/// The position of a value on an axis; an axis without ticks has room for labels at both ends.
+/// The position of a value on an axis; an axis without ticks leaves room for labels at both ends.
 fn place(scale: &Scale, value: f64) -> f64 {
     match scale {
         Scale::Share => 0.08 + 0.84 * value,
@@ -201,7 +201,7 @@ fn x_axis(frame: &Frame<'_>) -> String {
     let slanted = labels_are_slanted(&panel.x, width);
     let ticks = panel.x.scale.ticks(tick_count(width / 70.0)).into_iter();
     let ticks = ticks.map(|(value, label)| (frame.x(value), shortened(&label)));
-    // Slanted labels need no more room than a line each.
+    // A slanted label needs only the width of a line.
     let length = |label: &str| if slanted { LINE } else { (label.chars().count() + 1) as f64 * LETTER };
     let has_own_axes = panel.y.scale == Scale::Share;
     let ticks = readable(ticks, length).map(|(x, label)| {
@@ -246,7 +246,7 @@ fn y_axis(frame: &Frame<'_>) -> String {
     )
 }
 
-/// The ticks of an axis, of which those have no label that would overlap the label before.
+/// The ticks of an axis; a tick has no label if the label would overlap the one before it.
 fn readable(
     ticks: impl Iterator<Item = (f64, String)>,
     length: impl Fn(&str) -> f64,
@@ -266,20 +266,20 @@ fn tick_count(room: f64) -> usize {
     (room as usize).clamp(2, 8)
 }
 
-/// Room for the labels of the vertical axis and its title.
+/// The width of the labels of the vertical axis and its title.
 fn left_margin(panel: &Panel) -> f64 {
     let labels = panel.y.scale.ticks(8).into_iter().map(|(_, label)| shortened(&label).chars().count());
     let title = if panel.y.title.is_empty() { 4.0 } else { 20.0 };
     title + labels.max().unwrap_or(0) as f64 * LETTER + 12.0
 }
 
-/// Room for the labels of the horizontal axis and its title.
+/// The height of the labels of the horizontal axis and its title.
 fn below_margin(panel: &Panel, width: f64) -> f64 {
     let labels = if labels_are_slanted(&panel.x, width) { 3.8 * LETTER * 2.2 } else { LINE };
     labels + if panel.x.title.is_empty() { 8.0 } else { LINE + 6.0 }
 }
 
-/// Names that would overlap are written at an angle.
+/// Whether the names on an axis would overlap, so that they are drawn at an angle.
 fn labels_are_slanted(axis: &Axis, width: f64) -> bool {
     let Scale::Names(names) = &axis.scale else { return false };
     let longest = names.iter().map(|name| shortened(name).chars().count()).max().unwrap_or(0);
@@ -301,7 +301,7 @@ fn text(x: f64, y: f64, anchor: &str, content: &str) -> String {
     format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>", escape::html(content))
 }
 
-/// A label on a plate, both in the middle of this place and no wider than the room.
+/// A label on a plate, both centred at this position and no wider than `room`.
 fn plate(x: f64, y: f64, room: f64, label: &str) -> String {
     let label = shortened_to(label, ((room - 2.0 * LETTER) / LETTER).max(3.0) as usize);
     let width = (label.chars().count() + 2) as f64 * LETTER;

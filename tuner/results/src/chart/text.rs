@@ -1,4 +1,4 @@
-//! A chart as text: a grid of characters with its axes, bars as rows, and lines between named axes as one strip for each.
+//! A chart as text: a grid of characters with its axes, bars as rows, and for lines between named axes a strip for each axis.
 
 use super::{Axis, Bar, Chart, Layer, Line, Marks, Panel, Scale};
 use crate::number;
@@ -7,7 +7,7 @@ const WIDTH: usize = 64;
 const HEIGHT: usize = 16;
 /// Characters for points, by the position of their layer in the panel.
 const POINTS: [char; 5] = ['•', 'o', 'x', '+', '#'];
-/// From low to high.
+/// Characters for densities from low to high.
 const DENSITIES: [char; 6] = ['.', ':', '-', '=', '#', '@'];
 
 impl Chart {
@@ -77,7 +77,7 @@ impl Chart {
                     }
                 }
             }
-            // These are drawn as rows, and at the ends of strips.
+            // These marks are drawn elsewhere: bars as rows, labels at the ends of strips.
             Marks::Bars(_) | Marks::Labels(_) | Marks::Plates(_) => {}
         }
     }
@@ -88,7 +88,7 @@ fn glyph(index: usize, layer: &Layer) -> char {
     if matches!(layer.marks, Marks::Lines(_)) { '─' } else { POINTS[index % POINTS.len()] }
 }
 
-/// The height of a value, from 0 to 1; names begin at the top.
+/// The height of a value in the grid, from 0 to 1; names begin at the top.
 fn height(scale: &Scale, value: f64) -> f64 {
     let position = scale.position(value);
     if matches!(scale, Scale::Names(_)) { 1.0 - position } else { position }
@@ -103,7 +103,7 @@ fn set(grid: &mut [Vec<char>], x: f64, y: f64, glyph: char) {
     grid[row][column] = glyph;
 }
 
-/// The grid with labels at its sides, and the character of each layer.
+/// The grid with labels at its sides.
 fn framed(panel: &Panel, grid: &[Vec<char>]) -> String {
     let ticks = panel.y.scale.ticks(4);
     let row_of = |value: f64| (((1.0 - height(&panel.y.scale, value)) * HEIGHT as f64) as usize).min(HEIGHT - 1);
@@ -122,7 +122,7 @@ fn framed(panel: &Panel, grid: &[Vec<char>]) -> String {
     lines.join("\n")
 }
 
-/// The labels of the horizontal axis at their positions, as many as there is room for.
+/// The labels of the horizontal axis at their positions, as many as fit.
 fn tick_line(axis: &Axis) -> String {
     let mut line = String::new();
     for (value, label) in axis.scale.ticks(5) {
@@ -171,7 +171,7 @@ fn lines_of(layers: &[Layer]) -> Option<&[Line]> {
     })
 }
 
-/// One strip for each name, with the points where lines cross that axis. Marks the last line.
+/// A strip for each name, with the points at which lines cross that axis. Marks the last line.
 fn strips(names: &[String], panel: &Panel, lines: &[Line]) -> String {
     let margin = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let strip = |(index, name): (usize, &String)| {

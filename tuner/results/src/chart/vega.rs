@@ -1,25 +1,25 @@
-//! A chart as Vega-Lite 5, with its data in it: <https://vega.github.io/vega-lite/docs/>. The axes have the same ranges
-//! as in the other forms.
+//! A chart as Vega-Lite 5, including its data: <https://vega.github.io/vega-lite/docs/>. The axes have the same ranges
+//! as in the chart's other forms.
 
 use super::colours::{INK, ON_PLATE, PLATE, SHADES, hex, line_width, series};
 use super::{Axis, Chart, Colour, Layer, Marks, Panel, Scale};
 use serde_json::{Value, json};
 
-/// What a plot takes with its axes and legends, in pixels: less than the output of a cell where the browser's window is 1000 pixels
-/// wide, and 38 pixels for the menu of the plot. Front ends cut what is wider, or make users scroll to it.
+/// The size of a plot with its axes and legends, in pixels. With the 38 pixels of the plot's menu, this is less than a cell's output
+/// in a browser window of 1000 pixels. Front ends cut a wider plot, or make users scroll.
 const WHOLE: (u32, u32) = (520, 380);
-/// The width of a plot that is alone, where the front end calculates it: what JupyterLab's window leaves to outputs with both of its
-/// side bars open.
+/// The width of a single plot, if the front end calculates the width: the room for outputs in JupyterLab's window with both side bars
+/// open.
 const WHOLE_WIDTH: &str = "clamp(windowSize()[0] - 740, 520, 800)";
-/// What one of several panels takes without its axes, since Vega-Lite fits only a plot that is alone into a size.
+/// The size of each of several panels without its axes, since Vega-Lite fits only a single plot into a given size.
 const PANEL: (u32, u32) = (180, 160);
 const PANELS_A_ROW: usize = 2;
-/// The size of letters in pixels, and the width of most of them.
+/// The size of letters, and the width of most letters, in pixels.
 const LETTERS: u32 = 12;
 const LETTER: f64 = 7.0;
-/// What makes a shape 10 times as large as its path, in square pixels.
+/// The area in square pixels that makes a shape 10 times as large as its path.
 const PLATE_SIZE: u32 = 400;
-/// Columns of a legend, of which each is at most 180 pixels wide.
+/// The number of columns of a legend, each at most 180 pixels wide.
 const LEGEND_COLUMNS: u32 = 3;
 
 impl Chart {
@@ -33,7 +33,7 @@ impl Chart {
             spec["autosize"] = json!({"type": "fit", "contains": "padding"});
         }
         spec["usermeta"] = json!({"embedOptions": embed_options(single)});
-        // Front ends draw the plot on the page, whose colour is the theme's.
+        // Front ends draw the plot on the page, which has the theme's colour.
         spec["background"] = json!("transparent");
         spec["padding"] = json!(12);
         spec["config"] = config();
@@ -52,7 +52,7 @@ impl Chart {
         });
         let mut spec = json!({"width": width, "height": height, "layer": layers.collect::<Vec<Value>>()});
         if panel.y.scale == Scale::Share {
-            // The axes are among the marks.
+            // The marks of this plot include the axes.
             spec["view"] = json!({"stroke": null});
             for layer in spec["layer"].as_array_mut().into_iter().flatten() {
                 layer["encoding"]["x"]["axis"] =
@@ -62,7 +62,7 @@ impl Chart {
         spec
     }
 
-    /// The plates below labels, which are points whose shape is as wide as the label.
+    /// The plates below labels: points whose shape is as wide as the label.
     fn plate_spec(&self, panel: &Panel, layer: &Layer) -> Value {
         let mut spec = self.layer_spec(panel, layer);
         let shape = json!({"expr": "datum.plate"});
@@ -143,12 +143,12 @@ impl Chart {
     }
 }
 
-/// What vega-embed, with which front ends draw the plot, takes from it. As SVG, unlike on a canvas, the plot follows the theme when
-/// that changes.
+/// The options of vega-embed, with which front ends draw the plot. An SVG, unlike a canvas, changes its colours when the theme
+/// changes.
 fn embed_options(single: bool) -> Value {
     let mut options = json!({"renderer": "svg"});
     if single {
-        // The value holds until the expression is evaluated.
+        // The initial value is used until the expression is evaluated.
         let signal = json!({"name": "width", "value": WHOLE.0, "update": WHOLE_WIDTH});
         options["patch"] =
             json!([{"op": "remove", "path": "/width"}, {"op": "add", "path": "/signals", "value": [signal]}]);
@@ -156,7 +156,7 @@ fn embed_options(single: bool) -> Value {
     options
 }
 
-/// Texts and axes in the colour of the page's texts, and about as large.
+/// The configuration that gives texts and axes the colour of the page's texts and about their size.
 fn config() -> Value {
     json!({
         "axis": {
@@ -173,7 +173,7 @@ fn config() -> Value {
     })
 }
 
-/// One axis.
+/// The channel of an axis.
 fn channel(field: &str, axis: &Axis) -> Value {
     let title = if axis.title.is_empty() { Value::Null } else { json!(axis.title) };
     match &axis.scale {
@@ -198,7 +198,7 @@ fn channel(field: &str, axis: &Axis) -> Value {
     }
 }
 
-/// Short names below the chart are horizontal.
+/// The angle of the labels of names; short names below the chart are horizontal.
 fn label_angle(field: &str, names: &[String]) -> i32 {
     let letters: usize = names.iter().map(|name| name.chars().count() + 1).sum();
     if field == "x" && letters > 40 { -35 } else { 0 }
@@ -212,7 +212,7 @@ fn coordinate(axis: &Axis, value: f64) -> Value {
     }
 }
 
-/// A rectangle with round corners in which a label of at most so many pixels fits, as the path of a shape. Vega stretches a shape of
+/// The path of a shape for a label of at most `limit` pixels: a rectangle with round corners. Vega stretches a shape of
 /// this size by 10 pixels.
 fn plate(label: &str, limit: f64) -> String {
     let half = ((label.chars().count() as f64 * LETTER).min(limit) / 2.0 + 6.0) / 10.0;
@@ -223,7 +223,7 @@ fn plate(label: &str, limit: f64) -> String {
     )
 }
 
-/// The longest label in pixels that does not reach its neighbours.
+/// The largest length in pixels of a label that does not reach its neighbours.
 fn label_limit(axis: &Axis) -> f64 {
     f64::from(WHOLE.0) / axis.scale.places() as f64 - 16.0
 }
@@ -263,7 +263,7 @@ fn marks(panel: &Panel, layer: &Layer) -> (Value, Vec<Value>) {
                 Scale::Names(_) => coordinate(axis, f64::midpoint(from, to)),
                 _ => json!(from),
             };
-            // Browsers leave gaps between adjacent rectangles, so that each reaches below the next one.
+            // Browsers leave gaps between adjacent rectangles, so each rectangle extends below the next one.
             let beyond = |(from, to): (f64, f64)| to + (to - from) * 0.05;
             let cell = |cell: &super::Cell| {
                 json!({

@@ -1,9 +1,9 @@
-//! CSV by RFC 4180: a header, a row for each trial, every number with all its digits.
+//! CSV by RFC 4180: a header and a row for each trial; every number has all its digits.
 
 use super::fields::{Values, fields};
 use ferrotune_journal::Study;
 
-/// The line end of the RFC.
+/// The line end that the RFC requires.
 const END: &str = "\r\n";
 
 pub(super) fn text(study: &Study) -> String {

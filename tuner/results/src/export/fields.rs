@@ -1,4 +1,4 @@
-//! The columns of a table of trials for programs. Names have prefixes as in Optuna's data frames, so a parameter and a
+//! The columns of a table of trials for other programs. Names have prefixes as in Optuna's data frames, so a parameter and a
 //! metric may have the same name.
 
 use crate::columns::times;
@@ -8,13 +8,13 @@ use ferrotune_journal::Study;
 use ferrotune_space::Value;
 use std::collections::BTreeSet;
 
-/// One column, with an optional value for each trial.
+/// A column of the table, with an optional value for each trial.
 pub(super) struct Field {
     pub(super) name: String,
     pub(super) values: Values,
 }
 
-/// The values of one type.
+/// The values of a column, all of one type.
 pub(super) enum Values {
     Whole(Vec<Option<i64>>),
     Number(Vec<Option<f64>>),
@@ -22,7 +22,7 @@ pub(super) enum Values {
     Text(Vec<Option<String>>),
 }
 
-/// All columns.
+/// All columns of the table.
 pub(super) fn fields(study: &Study) -> Vec<Field> {
     let trials = &study.trials;
     let whole = |name: &str, values: Vec<Option<i64>>| Field { name: name.to_owned(), values: Values::Whole(values) };
@@ -46,7 +46,7 @@ pub(super) fn fields(study: &Study) -> Vec<Field> {
     }
     let attributes: BTreeSet<&String> = trials.iter().flat_map(|trial| trial.user_attributes.keys()).collect();
     for name in attributes {
-        // A text is its own value; anything else is as JSON has it.
+        // A text is written as it is; any other value is written as JSON.
         let plain = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let values = trials.iter().map(|trial| trial.user_attributes.get(name).map(plain)).collect();
         fields.push(text(&format!("user_attrs_{name}"), values));
@@ -64,7 +64,7 @@ pub(super) fn fields(study: &Study) -> Vec<Field> {
     fields
 }
 
-/// The values of a parameter in the narrowest type for all of them.
+/// The values of a parameter in the narrowest type that fits all of them.
 fn typed(values: &[Option<&Value>]) -> Values {
     let all = |fits: fn(&Value) -> bool| values.iter().flatten().all(|value| fits(value));
     if all(|value| matches!(value, Value::Int(_))) {

@@ -1,4 +1,4 @@
-//! JSON: the study, and the parameters, reports and outcome of every trial.
+//! A study as JSON: its description, and the parameters, reports and outcome of every trial.
 
 use crate::columns::times;
 use crate::values::state_name;

@@ -1,5 +1,5 @@
-//! `%export model`: the model in a trial's checkpoint as a safetensors file, with the trial in its metadata. Leaves out what else
-//! the checkpoint holds: the optimiser's state, counters, and gaps.
+//! `%export model`: the model in a trial's checkpoint as a safetensors file, with the trial in its metadata. Omits the rest of
+//! the checkpoint: the optimiser's state, counters, and gaps.
 
 use crate::ResultsError;
 use ferrotune_journal::Study;
@@ -10,14 +10,14 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The data begin at a multiple of this, as the format advises. Tensors of larger elements come first, so that each begins at a
-/// multiple of its own elements' size.
+/// The alignment of the data, as the format recommends. Tensors with larger elements come first, so that each begins at a
+/// multiple of the size of its elements.
 const ALIGNMENT_BYTES: usize = 8;
 
-/// The file's bytes. All metadata are texts, as the format wants them: `study`, `trial`, the step, each objective with
+/// The bytes of the file. All metadata are texts, as the format requires: `study`, `trial`, the step, each objective with
 /// `objective.` before its metric, and each parameter with `param.` before its name.
 ///
-/// `checkpoint` has the bytes of the trial's checkpoint. Fails where they are damaged, or have no model.
+/// `checkpoint` has the bytes of the trial's checkpoint. Fails if the checkpoint is damaged, or has no model.
 pub fn model(study: &Study, trial: &TrialRecord, checkpoint: &[u8]) -> Result<Vec<u8>, ResultsError> {
     let parts = Parts::of(checkpoint).ok_or(ResultsError::Checkpoint { trial: trial.number })?;
     let Parts { tensors, data, step } = parts;
@@ -44,7 +44,7 @@ pub fn model(study: &Study, trial: &TrialRecord, checkpoint: &[u8]) -> Result<Ve
     Ok(bytes)
 }
 
-/// A tensor as the header describes it, and where its bytes are.
+/// A tensor: its entry in the header, and the range of its bytes.
 struct Tensor {
     info: Json,
     place: Range<usize>,
@@ -57,25 +57,25 @@ impl Tensor {
     }
 }
 
-/// What a checkpoint has.
+/// The parts of a checkpoint that the file needs.
 struct Parts<'a> {
-    /// Those of the model, by name.
+    /// The model's tensors, by name.
     tensors: BTreeMap<String, Tensor>,
     /// The bytes of all tensors.
     data: &'a [u8],
-    /// After which it was made.
+    /// The step after which the checkpoint was made.
     step: Option<String>,
 }
 
 impl<'a> Parts<'a> {
-    /// None if the checkpoint is damaged.
+    /// Reads the parts of a checkpoint; `None` if the checkpoint is damaged.
     fn of(checkpoint: &'a [u8]) -> Option<Self> {
         let (length, rest) = checkpoint.split_first_chunk::<8>()?;
         let (header, data) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
         let header: Map<String, Json> = serde_json::from_slice(header).ok()?;
         let step = header.get("__metadata__").and_then(|texts| texts[STEP].as_str()).map(str::to_owned);
         let mut tensors = BTreeMap::new();
-        // The names of everything else that a checkpoint holds have a colon.
+        // The names of all other data in a checkpoint have a colon.
         for (name, info) in header.into_iter().filter(|(name, _)| name != "__metadata__" && !name.contains(':')) {
             let offset = |index: usize| usize::try_from(info["data_offsets"][index].as_u64()?).ok();
             let place = offset(0)?..offset(1)?;
@@ -89,7 +89,7 @@ impl<'a> Parts<'a> {
 fn described(study: &Study, trial: &TrialRecord) -> BTreeMap<String, String> {
     let text = |value: &Value| match value {
         Value::Text(text) => text.clone(),
-        // All digits, which its display has not.
+        // The text of a float with all digits, which its `Display` form does not have.
         Value::Float(value) => value.to_string(),
         other => other.to_string(),
     };

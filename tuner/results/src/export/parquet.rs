@@ -1,4 +1,4 @@
-//! Parquet: one row group, every column optional, uncompressed, because a study is small and every reader supports it.
+//! A study as Parquet: one row group, every column optional, uncompressed, because a study is small and every reader supports it.
 
 use super::fields::{Values, fields};
 use crate::ResultsError;
@@ -65,7 +65,7 @@ fn write(column: &mut ColumnWriter<'_>, values: Values) -> Result<(), ParquetErr
     Ok(())
 }
 
-/// 1 where there is a value, 0 where there is none.
+/// The definition levels of a column: 1 for a value, 0 for a missing value.
 fn levels<T>(values: &[Option<T>]) -> Vec<i16> {
     values.iter().map(|value| i16::from(value.is_some())).collect()
 }

@@ -31,7 +31,7 @@ enum Comparison {
     AtLeast,
 }
 
-/// One condition, such as `val_accuracy>0.9`.
+/// A condition on a column, such as `val_accuracy>0.9`.
 #[derive(Debug)]
 pub(super) struct Condition {
     column: Column,
@@ -47,7 +47,7 @@ impl Condition {
 
     fn read(study: &Study, text: &str) -> Result<Condition, ResultsError> {
         let places = COMPARISONS.iter().filter_map(|(sign, comparison)| Some((text.find(sign)?, sign, *comparison)));
-        // If two operators begin at the same position, the longer one counts, which is first in the list.
+        // If two operators begin at the same position, the longer operator is used, which is first in the list.
         let first = places.min_by_key(|(place, ..)| *place);
         let (place, sign, comparison) = first.ok_or_else(|| ResultsError::Condition { condition: text.to_owned() })?;
         let (name, value) = (text[..place].trim(), text[place + sign.len()..].trim().trim_matches(['"', '\'']));
@@ -63,7 +63,7 @@ impl Condition {
         Ok(Condition { column, comparison, value })
     }
 
-    /// Whether it holds for the trial; false if the trial has no value in the column.
+    /// Whether the condition holds for the trial; false if the trial has no value in the column.
     pub(super) fn holds(&self, study: &Study, trial: &TrialRecord) -> bool {
         let cell = self.column.cell(study, trial);
         if cell.text.is_empty() {

@@ -1,4 +1,4 @@
-//! The value against pairs of parameters. Interpolates between trials by distance, so no value is beyond those of the
+//! The value over pairs of parameters. Interpolates between trials by distance, so no value is beyond those of the
 //! trials.
 
 use super::parameter::{ParameterAxis, chosen};
@@ -9,11 +9,11 @@ use crate::values::finished;
 use ferrotune_journal::Study;
 use ferrotune_space::record::TrialRecord;
 
-/// Cells along an axis of numbers.
+/// The number of cells along an axis of numbers.
 const CELLS: usize = 24;
-/// Shows all pairs of at most this many parameters.
+/// The largest number of parameters, of which the plot shows all pairs.
 const MOST: usize = 4;
-/// A cell's value comes from at most this many trials; more only take time.
+/// The largest number of trials for a cell's value; more trials take time and change little.
 const MOST_TRIALS: usize = 500;
 
 pub(super) fn chart(study: &Study, objective: usize, named: Option<&str>) -> Result<Chart, ResultsError> {
@@ -45,7 +45,7 @@ fn panel(x: &ParameterAxis, y: &ParameterAxis, trials: &[(&TrialRecord, f64)], m
     Panel { x: x.axis.clone(), y: y.axis.clone(), layers }
 }
 
-/// The grid between the points.
+/// The cells of the grid, with values interpolated between the points.
 fn cells(x: &ParameterAxis, y: &ParameterAxis, points: &[Point]) -> Vec<Cell> {
     if points.is_empty() {
         return Vec::new();

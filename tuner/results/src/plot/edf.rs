@@ -1,4 +1,4 @@
-//! The share of trials whose value is at most as large: how good the search space is as a whole.
+//! The share of trials whose value is at most as large: it shows the quality of the search space as a whole.
 
 use super::{MOST_MARKS, metric, title};
 use crate::ResultsError;
@@ -17,7 +17,7 @@ pub(super) fn chart(study: &Study, objective: usize) -> Result<Chart, ResultsErr
         let place = |index: usize| between(low, high, index as f64 / (MOST_MARKS / 2 - 1) as f64);
         at = (0..MOST_MARKS / 2).map(place).collect();
     }
-    // There are values; otherwise the function has returned above.
+    // The values are not empty here, because the function returns an error above if they are.
     let shares = empirical_distribution(&values, &at).unwrap_or_default();
     let mut points = vec![(low, 0.0)];
     for (value, share) in at.into_iter().zip(shares) {

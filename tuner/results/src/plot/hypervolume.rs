@@ -1,4 +1,4 @@
-//! The volume that the trade-offs so far dominate, after each trial, which shows whether a search with several objectives
+//! The volume that the Pareto front so far dominates, after each trial, which shows whether a search with several objectives
 //! still improves.
 
 use super::{MOST_MARKS, thinned, title};
@@ -52,7 +52,7 @@ pub(super) fn chart(study: &Study) -> Result<Chart, ResultsError> {
     Ok(Chart { title: title(study, "hypervolume"), panels: vec![Panel { x, y, layers }], shades: None, note })
 }
 
-/// The volume after each trial, up to the worst value of each objective. Only a trial that joins the front changes it.
+/// The volume after each trial, up to the worst value of each objective. Only a trial that joins the front changes the volume.
 fn volumes(trials: &[(u64, Vec<f64>)], worst: &[f64]) -> Vec<(f64, f64)> {
     let mut front: Vec<Vec<f64>> = Vec::new();
     let mut volume = 0.0;

@@ -7,16 +7,16 @@ use crate::values::{finished, finished_value};
 use ferrotune_journal::Study;
 use ferrotune_oracle::importance::fanova::{Fanova, fanova};
 
-/// A pair of parameters with a smaller share of the variance is not drawn: of a hundred trials it may be chance.
+/// The smallest share of the variance of a pair that is drawn; with a hundred trials a smaller share may be due to chance.
 const LEAST_SHARE: f64 = 0.05;
 
-/// How importance is measured.
+/// The method that measures importance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Evaluator {
-    /// By how the best trials' values differ from those of all trials.
+    /// PED-ANOVA: the difference between the values of the best trials and those of all trials.
     #[default]
     PedAnova,
-    /// By the shares of a model's variance.
+    /// fANOVA: the shares of a model's variance.
     Fanova,
 }
 
@@ -55,7 +55,7 @@ pub(super) fn chart(
     Ok(bars(study, rows, &format!("share of the {what} for {}", metric(study, objective)), note))
 }
 
-/// The shares of the variance of parameters and of pairs, the largest first, and what is left out.
+/// The shares of the variance of parameters and of pairs, the largest first, and a note about omitted parameters.
 fn of_variance(
     study: &Study,
     objective: usize,
@@ -74,7 +74,7 @@ fn of_variance(
     (rows, note)
 }
 
-/// A bar for each name.
+/// A chart with a bar for each name.
 fn bars(study: &Study, rows: Vec<(String, f64)>, axis: &str, note: Option<String>) -> Chart {
     let bar =
         |(row, (_, share)): (usize, &(String, f64))| Bar { from: 0.0, to: *share, row, label: format!("{share:.3}") };

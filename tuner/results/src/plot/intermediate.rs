@@ -1,4 +1,4 @@
-//! The reports of trials, step by step, also of pruned and running ones; later trials are more orange.
+//! The reports of trials, step by step, including pruned and running trials; later trials are more orange.
 
 use super::{joined, metric, thinned, title};
 use crate::ResultsError;
@@ -6,11 +6,11 @@ use crate::chart::{Axis, Chart, Colour, Layer, Line, Marks, Panel, Point, Scale,
 use ferrotune_journal::Study;
 use ferrotune_space::record::TrialRecord;
 
-/// More lines are not readable.
+/// The largest number of lines that are still readable.
 const MOST_LINES: usize = 200;
-/// A line has at most this many corners.
+/// The largest number of corners of a line.
 const MOST_CORNERS: usize = 100;
-/// Most corners of all lines, so that the plot fits into a message.
+/// The largest number of corners of all lines together, so that the plot fits into a message.
 const MOST_CORNERS_IN_ALL: usize = 6_000;
 
 pub(super) fn chart(study: &Study, named: Option<&str>) -> Result<Chart, ResultsError> {
@@ -30,7 +30,7 @@ pub(super) fn chart(study: &Study, named: Option<&str>) -> Result<Chart, Results
     let x = Axis::new("step", Scale::around_whole(corners().map(|(step, _)| *step)));
     let y = Axis::new(name, Scale::around(corners().map(|(_, value)| *value)));
     let last = lines.last().map_or(0.0, |line| line.shade);
-    // A single report is no line.
+    // A trial with a single report is drawn as a point.
     let (single, lines): (Vec<Line>, Vec<Line>) = lines.into_iter().partition(|line| line.points.len() == 1);
     let point = |line: Line| Point { x: line.points[0].0, y: line.points[0].1, shade: line.shade, label: line.label };
     let layers = [Marks::Lines(lines), Marks::Points(single.into_iter().map(point).collect())];
@@ -39,7 +39,7 @@ pub(super) fn chart(study: &Study, named: Option<&str>) -> Result<Chart, Results
     Ok(Chart { title: title(study, "intermediate"), panels: vec![Panel { x, y, layers }], shades, note })
 }
 
-/// The line of a trial, and whether some of its steps are left out.
+/// The line of a trial, and whether some of its steps are omitted.
 fn line(trial: &TrialRecord, metric: &str, most: usize) -> Option<(Line, bool)> {
     let corner = |(step, metrics): (&u64, &std::collections::BTreeMap<String, Option<f64>>)| {
         Some((*step as f64, metrics.get(metric).copied().flatten()?))

@@ -8,9 +8,9 @@ use crate::number::significant;
 use crate::values::{finished, keeps_constraints};
 use ferrotune_journal::Study;
 
-/// More lines are not readable.
+/// The largest number of lines that are still readable.
 const MOST_LINES: usize = 400;
-/// More names on one axis would cover each other.
+/// The largest number of names on one axis that do not cover each other.
 const MOST_PLATES: usize = 12;
 
 pub(super) fn chart(study: &Study, objective: usize, named: Option<&str>) -> Result<Chart, ResultsError> {
@@ -23,7 +23,7 @@ pub(super) fn chart(study: &Study, objective: usize, named: Option<&str>) -> Res
     }
     let values = || finished.iter().map(|(_, value)| *value);
     let ((low, high), value_scale) = (extent(values()), Scale::around(values()).exactly(values()));
-    // Draws the best trials last, on top of the others, and those that break a constraint first.
+    // Draws the best trials last, on top of the others, and trials that break a constraint first.
     finished.sort_by(|one, other| {
         let keeps = |trial| keeps_constraints(study, trial);
         let by_loss = direction.loss(other.1).total_cmp(&direction.loss(one.1));
@@ -54,7 +54,7 @@ pub(super) fn chart(study: &Study, objective: usize, named: Option<&str>) -> Res
     Ok(Chart { title: title(study, "parallel"), panels: vec![Panel { x, y, layers }], shades, note })
 }
 
-/// An axis as a line.
+/// The line that draws an axis.
 fn upright(index: usize) -> Line {
     Line { points: vec![(index as f64, 0.0), (index as f64, 1.0)], shade: 0.0, label: String::new() }
 }
@@ -68,7 +68,7 @@ fn ends(index: usize, scale: &Scale) -> Vec<Point> {
     vec![label(-0.05, 0.0), label(1.05, 1.0)]
 }
 
-/// The names on an axis, where the lines of each name meet; if they are many, only some.
+/// The names on an axis, at the points where the lines of each name meet; if there are too many, only some.
 fn plates(index: usize, scale: &Scale) -> Vec<Point> {
     let Scale::Names(names) = scale else { return Vec::new() };
     let every = names.len().div_ceil(MOST_PLATES).max(1);

@@ -1,4 +1,4 @@
-//! A parameter as an axis: numbers on their own scale, choices as names.
+//! A parameter as an axis: numbers on their scale, choices as names.
 
 use super::{MOST_PARAMETERS, importances};
 use crate::ResultsError;
@@ -9,7 +9,7 @@ use ferrotune_journal::Study;
 use ferrotune_space::record::TrialRecord;
 use ferrotune_space::{Distribution, Value};
 
-/// The axis of one parameter.
+/// The axis of a parameter.
 pub(super) struct ParameterAxis {
     pub(super) name: String,
     pub(super) axis: Axis,
@@ -57,7 +57,7 @@ impl ParameterAxis {
         ParameterAxis { name: name.to_owned(), axis: Axis::new(name, scale), choices }
     }
 
-    /// The position of a trial on it; `None` if it did not ask for the parameter.
+    /// The position of a trial on the axis; `None` if the trial did not ask for the parameter.
     pub(super) fn coordinate(&self, trial: &TrialRecord) -> Option<f64> {
         let value = &trial.parameters.get(&self.name)?.value;
         let position = || self.choices.iter().position(|choice| choice == value).map(|index| index as f64);

@@ -1,4 +1,4 @@
-//! One objective against another, and the trials that no other trial beats in both.
+//! One objective against another, and the trials that no other trial dominates.
 
 use super::{MOST_MARKS, label, metric, thinned, title};
 use crate::ResultsError;

@@ -9,7 +9,7 @@ use crate::values::finished;
 use ferrotune_journal::Study;
 use ferrotune_space::record::TrialRecord;
 
-/// Shows all pairs of at most this many parameters.
+/// The largest number of parameters, of which the plot shows all pairs.
 const MOST: usize = 4;
 
 pub(super) fn chart(study: &Study, objective: usize, named: Option<&str>) -> Result<Chart, ResultsError> {
@@ -31,7 +31,7 @@ pub(super) fn chart(study: &Study, objective: usize, named: Option<&str>) -> Res
     Ok(Chart { title: title(study, "rank"), panels, shades, note: joined(note, of_names) })
 }
 
-/// A trial with its value and its place among all.
+/// A trial with its value and the rank of that value.
 struct Ranked<'a> {
     trial: &'a TrialRecord,
     value: f64,
@@ -48,7 +48,7 @@ fn panel((x, y): (&ParameterAxis, &ParameterAxis), trials: &[Ranked<'_>], metric
     Panel { x: x.axis.clone(), y: y.axis.clone(), layers }
 }
 
-/// The place of each loss among all, the smallest first, counted from 1. Equal losses have the mean of their places.
+/// The rank of each loss, the smallest first, counted from 1. Equal losses have the mean of their ranks.
 fn ranks(losses: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..losses.len()).collect();
     order.sort_by(|a, b| losses[*a].total_cmp(&losses[*b]));

@@ -1,4 +1,4 @@
-//! The value against each parameter; later trials are more orange, which shows where the search went.
+//! The value over each parameter; later trials are more orange, which shows how the search moved.
 
 use super::parameter::{ParameterAxis, chosen};
 use super::{MOST_MARKS, MOST_PARAMETERS, label, metric, thinned, title};

@@ -1,4 +1,5 @@
-//! The bound on what a search may still gain, and the threshold at which the terminator `regret` ends it, after each judgement.
+//! The bound on the improvement that is still possible, and the threshold at which the terminator `regret` ends the search, after each
+//! judgement.
 
 use super::{metric, title};
 use crate::ResultsError;
@@ -7,7 +8,7 @@ use crate::values::finished;
 use ferrotune_journal::Study;
 use ferrotune_oracle::{Judgement, judgements};
 
-/// Each judgement fits a model, which takes some 10 ms.
+/// The largest number of judgements; each fits a model, which takes about 10 ms.
 const MOST_JUDGEMENTS: usize = 40;
 
 pub(super) fn chart(study: &Study) -> Result<Chart, ResultsError> {

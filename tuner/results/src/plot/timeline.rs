@@ -1,4 +1,4 @@
-//! When each trial ran and how it ended, which shows idle workers and long trials.
+//! The time at which each trial ran and its ending, which show idle workers and long trials.
 
 use super::title;
 use crate::ResultsError;
@@ -8,9 +8,9 @@ use crate::values::{ending, state_name};
 use ferrotune_journal::Study;
 use ferrotune_space::record::{State, TrialRecord};
 
-/// More rows are not readable.
+/// The largest number of rows that are still readable.
 const MOST_ROWS: usize = 60;
-/// A unit, and the number of seconds from which it is used.
+/// Units of time, each with the smallest number of seconds for which it is used.
 const UNITS: [(&str, f64); 3] = [("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0)];
 /// Each state with its colour.
 const STATES: [(State, usize); 4] = [(State::Finished, 2), (State::Pruned, 1), (State::Failed, 3), (State::Running, 5)];
@@ -53,7 +53,7 @@ fn is_empty(layer: &Layer) -> bool {
     matches!(&layer.marks, Marks::Bars(bars) if bars.is_empty())
 }
 
-/// The trials with known times. A trial without an end lasts until its last known time.
+/// The trials with known times. A trial without an end lasts until the last known time.
 fn ran(study: &Study) -> Vec<Ran<'_>> {
     let seconds = |time: chrono::DateTime<chrono::Utc>| time.timestamp_micros() as f64 / 1e6;
     let one = |trial: &'_ TrialRecord| {

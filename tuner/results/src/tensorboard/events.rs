@@ -1,4 +1,4 @@
-//! TensorFlow's `Event` and `Summary`: <https://github.com/tensorflow/tensorboard/blob/master/tensorboard/compat/proto>.
+//! The messages `Event` and `Summary` of TensorFlow: <https://github.com/tensorflow/tensorboard/blob/master/tensorboard/compat/proto>.
 
 use super::message::Message;
 
@@ -13,7 +13,7 @@ pub(super) fn summary(wall_time: f64, step: u64, value: &[u8]) -> Vec<u8> {
     Message::default().double(1, wall_time).int(2, step).message(5, summary).finish()
 }
 
-/// The value of a scalar. TensorBoard keeps 32 bits of it.
+/// The value of a scalar. TensorBoard stores the value in 32 bits.
 pub(super) fn scalar(tag: &str, value: f64) -> Vec<u8> {
     Message::default().text(1, tag).float(2, value as f32).finish()
 }

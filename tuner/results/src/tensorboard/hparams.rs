@@ -1,5 +1,5 @@
-//! The HParams plugin's messages: the parameters and metrics of the study, the parameters of each trial, and how it
-//! ended. <https://github.com/tensorflow/tensorboard/blob/master/tensorboard/plugins/hparams>
+//! The HParams plugin's messages: the parameters and metrics of the study, and the parameters and the ending of each trial.
+//! <https://github.com/tensorflow/tensorboard/blob/master/tensorboard/plugins/hparams>
 
 use super::message::Message;
 use crate::values::parameter_names;
@@ -8,7 +8,7 @@ use ferrotune_oracle::inferred::Space;
 use ferrotune_space::record::{State, TrialRecord};
 use ferrotune_space::{Distribution, Value};
 
-/// What a summary needs for a tensor: a float of shape `[0]`.
+/// The empty tensor that a summary needs: a float tensor of shape `[0]`.
 const NULL_TENSOR: [u8; 6] = [0x08, 0x01, 0x12, 0x02, 0x12, 0x00];
 
 /// The tag of an objective's value, which differs from the tags of reports.

@@ -1,4 +1,4 @@
-//! Protocol buffers' wire format, the part that events need: <https://protobuf.dev/programming-guides/encoding>.
+//! The part of Protocol Buffers' wire format that events need: <https://protobuf.dev/programming-guides/encoding>.
 
 /// A message under construction.
 #[derive(Default)]
@@ -23,7 +23,7 @@ impl Message {
         self
     }
 
-    /// A text, bytes, or another message.
+    /// Adds a field with a text, bytes, or another message.
     pub(super) fn bytes(mut self, field: u64, value: &[u8]) -> Message {
         self.key(field, 2);
         self.varint(value.len() as u64);
@@ -60,7 +60,7 @@ impl Message {
 mod tests {
     use super::*;
 
-    /// The examples of the format's own description.
+    /// Tests with the examples of the format's documentation.
     #[test]
     fn fields_are_as_the_format_describes_them() {
         assert_eq!(Message::default().int(1, 150).finish(), [0x08, 0x96, 0x01]);

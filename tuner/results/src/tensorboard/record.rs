@@ -1,7 +1,7 @@
-//! TFRecord's frame around a message: its length, and checksums of both.
+//! The TFRecord frame around a message: its length, and checksums of both.
 //! <https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details>
 
-/// Castagnoli's polynomial, its bits in reverse.
+/// Castagnoli's polynomial, with reversed bits.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
 const TABLE: [u32; 256] = table();
@@ -22,17 +22,17 @@ const fn table() -> [u32; 256] {
     table
 }
 
-/// CRC-32C, which is not the CRC-32 of the journal.
+/// The CRC-32C checksum, which differs from the CRC-32 of the journal.
 fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |checksum, byte| TABLE[(checksum as u8 ^ byte) as usize] ^ checksum >> 8)
 }
 
-/// The format masks checksums, because a checksum of data that contains its own checksum is weak.
+/// The masked checksum that the format requires, because a checksum of data that contains its own checksum is weak.
 fn masked(bytes: &[u8]) -> u32 {
     crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// The message as a record.
+/// The message in a TFRecord frame.
 pub(super) fn framed(message: &[u8]) -> Vec<u8> {
     let length = (message.len() as u64).to_le_bytes();
     [&length[..], &masked(&length).to_le_bytes(), message, &masked(message).to_le_bytes()].concat()
@@ -42,7 +42,7 @@ pub(super) fn framed(message: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// RFC 3720, appendix B.4.
+    /// The test values of RFC 3720, appendix B.4.
     #[test]
     fn checksums_are_those_of_the_rfc() {
         assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);

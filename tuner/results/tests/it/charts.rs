@@ -1,4 +1,4 @@
-//! Charts in their three forms.
+//! Tests of charts in their three forms.
 
 use crate::study::{study, two_objectives};
 use expect_test::expect;
@@ -115,7 +115,7 @@ fn terminator_shows_the_bound_and_the_threshold() -> Result<(), ResultsError> {
 
 #[test]
 fn every_plot_has_all_forms_and_fits_into_a_message() -> Result<(), ResultsError> {
-    // jupyter_server drops what is beyond a megabyte a second.
+    // jupyter_server drops output beyond a megabyte a second.
     const MOST_BYTES: usize = 1_000_000;
     for study in [two_objectives(40), two_objectives(10_000)] {
         let charts = Plot::all_of(&study);
@@ -179,7 +179,7 @@ fn mistakes_name_the_cure() {
     "#]].assert_eq(&(errors.join("\n") + "\n"));
 }
 
-/// The labels of an SVG in rows: the height of each row, and where each of its labels begins and ends.
+/// The labels of an SVG in rows: the height of each row, and the left and right end of each label.
 fn rows_of_labels(svg: &str) -> BTreeMap<String, Vec<(f64, f64)>> {
     let mut rows = BTreeMap::<String, Vec<(f64, f64)>>::new();
     let horizontal = |element: &&str| !element.contains("rotate") && element.contains("text-anchor=\"middle\"");
@@ -196,7 +196,7 @@ fn place_of_label(element: &str) -> Option<(String, (f64, f64))> {
     Some((attribute("y")?.to_owned(), (x - half, x + half)))
 }
 
-/// Narrow panels over fewer than three decades, whose ticks are close together.
+/// A chart with narrow panels over fewer than three decades, whose ticks are close together.
 fn narrow() -> Chart {
     let axis = || Axis::new("lr", Scale::Log { low: 1.5e-4, high: 0.09 });
     let panel = || Panel { x: axis(), y: axis(), layers: Vec::new() };
@@ -216,8 +216,8 @@ fn no_label_of_a_picture_overlaps_another() {
     }
 }
 
-/// A plot alone is fitted into its size, with its legend; of panels, the legend is below them, and the axes take up to 60 pixels
-/// of each.
+/// A single plot fits into its size, with its legend. With several panels, the legend is below them, and the axes take up to 60
+/// pixels of each.
 #[test]
 fn plots_and_their_legends_fit_into_an_output_of_560_pixels() {
     for plot in Plot::all_of(&study(20)) {
@@ -239,7 +239,7 @@ fn plots_and_their_legends_fit_into_an_output_of_560_pixels() {
 fn plots_are_drawn_on_the_page_in_an_ink_for_every_theme() {
     for plot in Plot::all_of(&study(20)) {
         let (svg, vega) = (plot.svg(), plot.vega());
-        // A picture of its own has a grey that is visible on every page; a part of a page has the page's colour.
+        // A separate picture has a grey that is visible on every page; an SVG in a page has the page's colour.
         let ink = "color=\"#858585\" style=\"max-width:100%;height:auto;color:var(--jp-content-font-color1,#858585)\"";
         assert!(svg.contains(ink) && svg.contains("fill=\"currentColor\""), "{}", plot.title);
         assert!(!svg.contains("white") && !svg.contains("black"), "{}", plot.title);
@@ -252,7 +252,7 @@ fn plots_are_drawn_on_the_page_in_an_ink_for_every_theme() {
     }
 }
 
-/// A mark that is transparent has a colour of its own on each page, which may be too close to the page's.
+/// A transparent mark has a different colour on each page, which may be too close to the page's colour.
 #[test]
 fn marks_are_opaque() {
     for plot in Plot::all_of(&study(60)) {
@@ -261,7 +261,7 @@ fn marks_are_opaque() {
         let transparent = marks.filter(|mark| mark.split('>').next().is_some_and(|mark| mark.contains("opacity")));
         assert_eq!(transparent.count(), 0, "{}", plot.title);
         let layers = plot.vega()["layer"].as_array().cloned().unwrap_or_default();
-        // Circles of Vega-Lite are transparent unless they say otherwise.
+        // Circles of Vega-Lite are transparent by default.
         let opacity = |layer: &serde_json::Value| layer["mark"]["opacity"].as_f64().unwrap_or(1.0);
         assert!(
             layers.iter().all(|layer| opacity(layer) == 1.0 || layer["mark"]["type"] != "circle"),

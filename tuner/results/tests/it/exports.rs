@@ -1,4 +1,4 @@
-//! Files for other programs. That those programs read them is shown by tests/test_results.py.
+//! Tests of files for other programs. tests/test_results.py checks that those programs can read them.
 
 use crate::study::study;
 use expect_test::expect;

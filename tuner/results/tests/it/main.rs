@@ -1,4 +1,4 @@
-//! What is shown of a study, against a study that never changes.
+//! Tests of tables, charts and files with a study that never changes.
 
 mod charts;
 mod exports;

@@ -1,4 +1,4 @@
-//! A study to show: conditional parameters, every kind of ending, reported metrics, and the same on every machine.
+//! A study for the tests: conditional parameters, every kind of ending, reported metrics, and the same on every machine.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use ferrotune_journal::{Study, Times};
@@ -8,12 +8,12 @@ use ferrotune_space::spec::StudySpec;
 use ferrotune_space::{Distribution, Parameter, Scale, Value};
 use std::collections::BTreeMap;
 
-/// A fraction that looks like chance and is none.
+/// A fraction that looks random but is fixed for each trial.
 fn share(trial: u64, root: f64) -> f64 {
     ((trial + 1) as f64 * root.sqrt()).fract()
 }
 
-/// A study of so many trials: `accuracy` to become large, `lr` on a logarithmic scale, `kind`, and `drop` for one kind.
+/// A study with this number of trials: it maximises `accuracy` over `lr` on a logarithmic scale, `kind`, and `drop` for one kind.
 pub(crate) fn study(trials: u64) -> Study {
     let started =
         |number: u64| DateTime::<Utc>::UNIX_EPOCH + TimeDelta::milliseconds(1_700_000_000_000 + 9_000 * number as i64);
@@ -89,7 +89,7 @@ fn spec() -> StudySpec {
     StudySpec { max_trials: 40, seed: Some(1), ..StudySpec::new("digits", objectives) }
 }
 
-/// The same with a second objective, `size`, to become small.
+/// The same study with a second objective, `size`, which is minimised.
 pub(crate) fn two_objectives(trials: u64) -> Study {
     let mut study = study(trials);
     study.spec.objectives.push(Objective::new("size", Direction::Min));

@@ -1,4 +1,4 @@
-//! Tables of trials, parameters and studies as text.
+//! Tests of the tables of trials, parameters and studies as text.
 
 use crate::study::{study, two_objectives};
 use expect_test::{Expect, expect};

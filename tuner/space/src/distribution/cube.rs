@@ -44,7 +44,7 @@ impl Distribution {
         Some(unit.clamp(0.0, 1.0))
     }
 
-    /// The value whose cell contains `unit`; coordinates outside the interval count as its ends. The distribution must
+    /// The value whose cell contains `unit`; a coordinate outside the interval is moved to the nearer end. The distribution must
     /// be valid (see [`Distribution::validate`]).
     pub fn from_unit(&self, unit: f64) -> Value {
         let unit = if unit.is_nan() { 0.5 } else { unit.clamp(0.0, 1.0) };
@@ -84,7 +84,7 @@ impl Distribution {
         self.cells().map_or(0, |cells| (unit.clamp(0.0, 1.0) * cells).floor().min(cells - 1.0) as usize)
     }
 
-    /// The coordinates of all its values, in their order, if there are at most `most`; `None` for a range with more
+    /// The coordinates of all the distribution's values, in order, if there are at most `most`; `None` for a range with more
     /// values, or a continuous one.
     pub fn levels(&self, most: usize) -> Option<Vec<f64>> {
         let cells = self.cells().filter(|cells| *cells <= most as f64)? as usize;
@@ -95,7 +95,7 @@ impl Distribution {
         (0..cells).map(|cell| self.to_unit(&self.from_unit((cell as f64 + 0.5) / cells as f64))).collect()
     }
 
-    /// Number of values; `None` for a continuous range.
+    /// Number of the distribution's values; `None` for a continuous range.
     pub fn cells(&self) -> Option<f64> {
         match self {
             Distribution::Choice { values, .. } => Some(values.len() as f64),
@@ -116,7 +116,7 @@ fn share((low, high): (f64, f64), value: f64) -> f64 {
     if length > 0.0 { (value / 2.0 - low / 2.0) / length } else { 0.5 }
 }
 
-/// The reverse of [`share`]; safe where `high - low` overflows.
+/// The inverse of [`share`]; safe where `high - low` overflows.
 fn between((low, high): (f64, f64), share: f64) -> f64 {
     low * (1.0 - share) + high * share
 }

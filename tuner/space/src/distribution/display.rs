@@ -4,7 +4,7 @@ use super::{Distribution, Scale, Value};
 use std::fmt;
 
 impl fmt::Display for Distribution {
-    /// With its article: `an int 32..=512, step 32`.
+    /// Writes the range with its article: `an int 32..=512, step 32`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scale = |scale: &Scale| match scale {
             Scale::Linear => "",
@@ -30,7 +30,7 @@ impl fmt::Display for Distribution {
 }
 
 impl fmt::Display for Value {
-    /// Floats have four significant digits; the journal has all digits.
+    /// Writes a float with four significant digits; the journal has all digits.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Bool(value) => formatter.pad(&value.to_string()),

@@ -17,7 +17,7 @@ enum Stored {
 }
 
 impl Distribution {
-    /// A parameter's value as Optuna stores it: a number itself, a choice as its index. `None` for a value that is
+    /// A parameter's value as Optuna stores it: the number itself, or the index of a choice. `None` for a value that is
     /// not of this distribution's type, or not among the choices.
     pub fn to_internal(&self, value: &Value) -> Option<f64> {
         match (self, value) {
@@ -30,7 +30,7 @@ impl Distribution {
         }
     }
 
-    /// The value for what Optuna stored; `None` for a choice index out of range, or NaN.
+    /// The value that Optuna's stored number means; `None` for a choice index out of range, or NaN.
     pub fn from_internal(&self, internal: f64) -> Option<Value> {
         if internal.is_nan() {
             return None;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// The scale on which a range is uniform.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
-    /// Linear.
+    /// Linear: every interval of the same length has the same share of the values.
     #[default]
     Linear,
     /// Logarithmic: as many values between 0.001 and 0.01 as between 0.01 and 0.1.
@@ -16,7 +16,7 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// `value` on this scale, which rises with it. Depends only on the sum of the ends of `range`.
+    /// The coordinate of `value` on this scale, which rises with the value. Depends only on the sum of the ends of the range.
     pub fn warp(self, (low, high): (f64, f64), value: f64) -> f64 {
         match self {
             Scale::Linear => value,
@@ -25,7 +25,7 @@ impl Scale {
         }
     }
 
-    /// The reverse of [`Scale::warp`].
+    /// The inverse of [`Scale::warp`].
     pub fn unwarp(self, (low, high): (f64, f64), warped: f64) -> f64 {
         match self {
             Scale::Linear => warped,
@@ -39,7 +39,7 @@ impl Scale {
         (self.warp((low, high), low), self.warp((low, high), high))
     }
 
-    /// The method with which an objective asks for it.
+    /// The name of the method with which an objective asks for this scale.
     pub(crate) fn method(self) -> &'static str {
         match self {
             Scale::Linear => "",

@@ -25,7 +25,7 @@ pub enum SpaceError {
         /// The steps that are allowed.
         least: &'static str,
     },
-    /// A logarithmic scale that reaches zero or below.
+    /// A logarithmic scale reaches zero or below.
     #[error("parameter {name} is logarithmic but starts at {low}; start {least} or drop {}", scale.method())]
     LogBound {
         /// The parameter.
@@ -37,7 +37,7 @@ pub enum SpaceError {
         /// The scale.
         scale: Scale,
     },
-    /// A logarithmic scale with a step.
+    /// A logarithmic scale has a step.
     #[error("parameter {name} is logarithmic and has step {step}; drop the step or {}", scale.method())]
     LogStep {
         /// The parameter.
@@ -55,13 +55,13 @@ pub enum SpaceError {
         /// The bound or choice.
         bound: Value,
     },
-    /// A choice without values.
+    /// A choice has no values.
     #[error("parameter {name} has no choices; list at least one value")]
     NoChoices {
         /// The parameter.
         name: String,
     },
-    /// A choice that lists a value twice, so that it is drawn twice as often, and a grid tries it twice.
+    /// A choice lists a value twice, so that the value is drawn twice as often, and a grid tries it twice.
     #[error("parameter {name} has the choice {value} twice; list each value once")]
     EqualChoices {
         /// The parameter.
@@ -69,22 +69,22 @@ pub enum SpaceError {
         /// The value.
         value: Value,
     },
-    /// A choice with values of several types.
+    /// A choice has values of several types.
     #[error("parameter {name} has choices of different types ({first} and {other}); give all of one type")]
     MixedChoices {
         /// The parameter.
         name: String,
         /// Type of the first choice.
         first: &'static str,
-        /// The type that differs.
+        /// The type of the first choice that differs.
         other: &'static str,
     },
-    /// A text that is not a distribution of Optuna.
+    /// A text is not a distribution of Optuna.
     #[error("`{text}` is not a distribution that can be searched: {reason}; write it with Optuna 3 or later")]
     Foreign {
         /// The text.
         text: String,
-        /// Why it was refused.
+        /// The reason why the text was refused.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Values from the plain Rust types that people write: `64.into()`, `1e-3.into()`, `"adam".into()`.
+//! Conversions from the plain Rust types that people write into parameter values: `64.into()`, `1e-3.into()`, `"adam".into()`.
 
 use super::Value;
 
@@ -29,7 +29,7 @@ impl From<String> for Value {
 macro_rules! integers {
     ($($kind:ty),*) => {$(
         impl From<$kind> for Value {
-            /// Numbers beyond `i64` become floats, which at least keep their order.
+            /// Converts a number beyond `i64` to a float, which keeps the order of the numbers.
             fn from(value: $kind) -> Value {
                 i64::try_from(value).map_or_else(|_| Value::Float(value as f64), Value::Int)
             }

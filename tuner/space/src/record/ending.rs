@@ -11,11 +11,11 @@ use std::fmt;
 pub enum Ending {
     /// The objective returned a value.
     Finished,
-    /// The oracle gave up on it.
+    /// The oracle or the pruner ended the trial.
     Pruned,
-    /// The objective returned an error, or no value, or the worker left without a result.
+    /// The objective returned an error or no value, or the worker ended without a result.
     Failed {
-        /// One line.
+        /// One line: the error, or the missing result.
         reason: String,
     },
     /// The objective panicked.
@@ -23,41 +23,41 @@ pub enum Ending {
         /// The panic's message and place.
         message: String,
     },
-    /// Its memory went over the budget, or the machine's was running out.
+    /// The trial's memory exceeded the budget, or the machine was running out of memory.
     OutOfMemory {
-        /// Its memory when it was stopped, in bytes.
+        /// The trial's memory when it was stopped, in bytes.
         peak_bytes: u64,
         /// The budget in bytes.
         budget_bytes: u64,
     },
-    /// It needed more of the device's memory than there is.
+    /// The trial needed more memory than the device has.
     DeviceOutOfMemory {
         /// The device's name.
         device: String,
-        /// One line: what the plugin says.
+        /// One line: the plugin's error message.
         reason: String,
     },
-    /// It was not trained: trials like it, or the compiler of its device, say that it would go over the budget.
+    /// The trial did not train: an estimate, from similar trials or from the compiler of its device, exceeds the budget.
     Refused {
-        /// The memory that it would at least take, in bytes.
+        /// A lower bound of the memory that the trial needs, in bytes.
         estimate_bytes: u64,
         /// The budget in bytes, or the memory of the device.
         budget_bytes: u64,
-        /// The device whose compiler says so; none if it is other trials that say so.
+        /// The device whose compiler gave the estimate; none if the estimate comes from other trials.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         device: Option<String>,
     },
-    /// A signal ended it.
+    /// A signal ended the worker.
     Signalled {
         /// The signal's number.
         signal: i32,
     },
-    /// It ran past its deadline.
+    /// The trial ran past its deadline.
     TimedOut {
         /// The deadline in seconds, rounded up.
         after_s: u64,
     },
-    /// The search was stopped while it ran.
+    /// The search was stopped while the trial ran.
     Cancelled,
 }
 

@@ -1,4 +1,4 @@
-//! Values from a trial's reports and executions, how far they break constraints, and which trial is best.
+//! Values from a trial's reports and executions, the violation of constraints, and the best trial.
 
 use super::{State, TrialRecord};
 use crate::objective::{Constraint, Direction, Objective, Summary};
@@ -45,20 +45,20 @@ impl TrialRecord {
         reported.find(|value| value.is_finite())
     }
 
-    /// By how much it breaks the constraints, all together: 0 where it keeps them.
+    /// The sum of the trial's excesses over the constraints: 0 if the trial keeps all of them.
     pub fn violation(&self, objectives: &[Objective], constraints: &[Constraint]) -> f64 {
         constraints.iter().map(|constraint| constraint.excess(self, objectives).max(0.0)).sum()
     }
 }
 
 impl Constraint {
-    /// How far a trial is beyond the bound: at most 0 where it keeps to it, infinite where the metric has no value, which
-    /// is the last that was reported, or that of the objective of this name.
+    /// The distance of a trial's metric beyond the bound: at most 0 if the trial keeps the constraint, infinite if the metric has no
+    /// value. The metric's value is its last report, or the value of the objective of the same name.
     pub fn excess(&self, trial: &TrialRecord, objectives: &[Objective]) -> f64 {
         self.excess_of(trial, &trial.values, objectives)
     }
 
-    /// The same of a trial that is about to end with these values.
+    /// The distance beyond the bound of a trial that is about to end with these values.
     pub fn excess_of(&self, trial: &TrialRecord, values: &[f64], objectives: &[Objective]) -> f64 {
         let values = objectives.iter().zip(values);
         let returned = || values.into_iter().find(|(objective, _)| objective.metric == self.metric);
@@ -78,7 +78,7 @@ impl fmt::Display for Constraint {
 }
 
 impl fmt::Display for Objective {
-    /// As `--objective` has it: `loss:min`, `loss:min:last`.
+    /// Writes the objective in the form of `--objective`: `loss:min`, `loss:min:last`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let direction = if self.direction == Direction::Min { "min" } else { "max" };
         let summary = match self.summary {
@@ -91,7 +91,7 @@ impl fmt::Display for Objective {
 }
 
 impl Direction {
-    /// A value as a loss, of which small is good; and a loss as a value.
+    /// The loss of a value, where small is better. Applied to a loss, this gives the value.
     pub fn loss(self, value: f64) -> f64 {
         match self {
             Direction::Min => value,
@@ -107,20 +107,20 @@ impl Direction {
         }
     }
 
-    /// The better of two; the first where they are equal.
+    /// The better of two values; the first if they are equal.
     fn better(self, first: f64, second: f64) -> f64 {
         if self.prefers(second, first) { second } else { first }
     }
 }
 
-/// The mean of several executions' values, one for each objective.
+/// The mean of the values of several executions, for each objective.
 pub fn mean(executions: &[Vec<f64>]) -> Vec<f64> {
     let objectives = executions.iter().map(Vec::len).min().unwrap_or_default();
     let sum = |index| executions.iter().map(|values| values[index]).sum::<f64>();
     (0..objectives).map(|index| sum(index) / executions.len() as f64).collect()
 }
 
-/// The finished trial with the best finite value of the first objective; the earlier one of equals.
+/// The finished trial with the best finite value of the first objective; of equal trials, the earlier one.
 pub fn study_best(trials: &[TrialRecord], direction: Direction) -> Option<&TrialRecord> {
     let valued = trials.iter().filter(|trial| trial.state() == State::Finished);
     let valued = valued.filter_map(|trial| trial.value().filter(|value| value.is_finite()).map(|value| (trial, value)));

@@ -1,4 +1,4 @@
-//! Ranges as unit intervals.
+//! Tests of the map from ranges to the unit interval.
 
 use ferrotune_space::{Distribution, Scale, Value};
 

@@ -1,4 +1,4 @@
-//! Ranges: what is refused and how, and the forms that people and Optuna read.
+//! Tests of ranges: the errors for invalid ranges, and the forms that people and Optuna read.
 
 use expect_test::{Expect, expect};
 use ferrotune_space::{Distribution, Scale, Value};
@@ -155,7 +155,7 @@ fn optuna_reads_what_is_written_and_the_other_way_round() {
     );
     check(choice(&["x", "y"]), expect![[r#"{"name":"CategoricalDistribution","attributes":{"choices":["x","y"]}}"#]]);
     check(booleans(), expect![[r#"{"name":"CategoricalDistribution","attributes":{"choices":[false,true]}}"#]]);
-    // Spaced as Python writes it.
+    // Python writes JSON with these spaces.
     let python =
         r#"{"name": "FloatDistribution", "attributes": {"step": 0.25, "low": 0.0, "high": 1.0, "log": false}}"#;
     assert_eq!(Distribution::from_optuna(python), Ok(float(0.0, 1.0, Some(0.25))));
@@ -235,15 +235,15 @@ fn sums_of_decimals_are_the_points_that_they_are_meant_to_be() {
     let sum = 0.1 + 0.1 + 0.1;
     for (range, value, point) in [
         (float(0.1, 0.5, Some(0.1)), sum, 0.3),
-        // Beyond the upper end by the last bit, and below the lower one.
+        // A sum above the upper end by its last bit, and a value below the lower end.
         (float(0.1, 0.3, Some(0.1)), sum, 0.3),
         (float(0.3, 0.9, Some(0.1)), 0.3 - 1e-17, 0.3),
         (float(-0.5, 0.5, Some(0.1)), -0.1 - 0.2, -0.3),
         (float(-0.6, 0.6, Some(0.2)), -0.6 + 0.2 + 0.2 + 0.2, 0.0),
-        // As studies of earlier versions have it whose objectives read single precision.
+        // Ranges of earlier versions' studies whose objectives read single precision.
         (float(f64::from(0.1_f32), 0.5, Some(f64::from(0.1_f32))), 0.3, f64::from(0.1_f32) * 3.0),
         (float(0.1, 0.5, Some(0.1)), 0.300_000_004_470_348_36, 0.3),
-        // What Optuna makes of low + step * 2.
+        // Optuna's result for low + step * 2.
         (float(0.1, 0.5, Some(0.1)), 0.1 + 0.1 * 2.0, 0.3),
     ] {
         assert!(range.contains(&Value::Float(value)), "{value} of {range:?}");

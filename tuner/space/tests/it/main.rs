@@ -1,4 +1,4 @@
-//! The forms of ranges, records and messages.
+//! Tests of the forms of ranges, records and messages.
 
 mod cube;
 mod distribution;

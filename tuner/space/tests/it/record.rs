@@ -1,4 +1,4 @@
-//! What a trial's record says of it.
+//! Tests of the texts and values that are derived from a trial's record.
 
 use expect_test::{Expect, expect};
 use ferrotune_space::objective::{Direction, Objective};

@@ -1,4 +1,4 @@
-//! What earlier versions have written is read.
+//! Tests that data from earlier versions can be read.
 
 use ferrotune_space::spec::StudySpec;
 use ferrotune_space::wire::Request;

@@ -1,4 +1,4 @@
-//! Which processes have which files of a folder open or mapped, from /proc. Those of other users are invisible.
+//! Finds the processes that have files of a folder open or mapped, from /proc. The processes of other users are invisible.
 
 use ferrotune_machine::process_tree::number;
 use rustix::process::Pid;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// A file that a process has open or mapped.
 #[derive(Debug)]
 pub(super) struct Held {
-    /// The name by which it was opened.
+    /// The name by which the file was opened.
     pub(super) name: OsString,
     pub(super) inode: u64,
     pub(super) pid: Pid,
@@ -30,7 +30,7 @@ pub(super) fn held_by(pid: Pid, folder: &Path) -> Vec<Held> {
     held
 }
 
-/// The files of the folder that a process has open; none where the process has ended or is another user's.
+/// The files of the folder that a process has open; none if the process has ended or belongs to another user.
 pub(super) fn opened(pid: Pid, folder: &Path) -> Vec<Held> {
     let held = open_files(pid).filter_map(|(descriptor, file)| {
         let name = name_in(folder, &file)?;
@@ -39,8 +39,8 @@ pub(super) fn opened(pid: Pid, folder: &Path) -> Vec<Held> {
     held.collect()
 }
 
-/// The entry of each descriptor of a process in /proc, and what it leads to; none where the process has ended or is another
-/// user's.
+/// The entry of each file descriptor of a process in /proc, and the path of its file; none if the process has ended or
+/// belongs to another user.
 pub(in crate::process) fn open_files(pid: Pid) -> impl Iterator<Item = (PathBuf, PathBuf)> {
     let descriptors = fs::read_dir(format!("/proc/{}/fd", number(pid))).into_iter().flatten().flatten();
     descriptors.filter_map(|descriptor| Some((descriptor.path(), fs::read_link(descriptor.path()).ok()?)))
@@ -58,7 +58,7 @@ pub(super) fn mapped(pid: Pid, folder: &Path) -> Vec<Held> {
     held.collect()
 }
 
-/// The name of the file at `path`, if it lies in the folder, or lay there when it was opened.
+/// The name of the file at `path`, if the file is in the folder, or was there when it was opened.
 fn name_in(folder: &Path, path: &Path) -> Option<OsString> {
     let name = path.strip_prefix(folder).ok()?.as_os_str().as_bytes();
     let name = name.strip_suffix(b" (deleted)").unwrap_or(name);

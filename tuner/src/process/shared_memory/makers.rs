@@ -1,9 +1,9 @@
-//! Finds out which trial has made a file, while the trial runs.
+//! Finds the trial that has made a file, while the trial runs.
 //!
-//! The proof: inotify reports in order which names come into the folder, and which files there are opened and closed. It
-//! reports several opens in a row as one. So while a new file has been opened, and no process that opened it has closed it,
-//! its maker is among the processes that have it open; where these all belong to one trial, that trial has made it. For a
-//! file that is made and closed before anyone can look there is no such proof, and it stays.
+//! The proof: inotify reports in order the names that are created in the folder, and the files that are opened and closed.
+//! It reports several opens in a row as one. So if a new file has been opened, and no process that opened it has closed it,
+//! its maker is among the processes that have it open. If all these processes belong to one trial, that trial has made the
+//! file. There is no such proof for a file that is made and closed before the next look, so that file stays.
 
 use super::holders::{Held, held_by, mapped, opened, processes};
 use super::{Inodes, is_own};
@@ -21,23 +21,23 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The search for makers takes at most 1/100 of the time.
+/// The inverse of the largest share of time that the search for makers takes: 1/100.
 const PAUSE_FACTOR: u32 = 100;
-/// The age of a file at which the search for its maker is given up. On a busy machine some time passes between the event
-/// of its creation and the moment when its maker has it open.
+/// The age of a file at which the search for its maker is given up. On a busy machine some time passes between the event of
+/// the file's creation and the moment at which its maker has it open.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// The least time between two searches, however often others change the folder.
+/// The shortest time between two searches, however often other processes change the folder.
 const PAUSE: Duration = Duration::from_millis(5);
-/// The makers of more files than these at once are not looked for.
+/// The number of new files above which no makers are searched for.
 const MOST_NEW: usize = 1024;
 
 /// The events of the folder, and the files whose makers are still unknown.
 #[derive(Debug)]
 pub(super) struct Watch {
     pub(super) inotify: OwnedFd,
-    /// Files whose maker is looked for, by the names under which they were created.
+    /// The files whose maker is searched for, by the names under which they were created.
     new: BTreeMap<OsString, New>,
-    /// How many names have been created.
+    /// The number of names that have been created.
     names: u64,
     pub(super) next_look: Instant,
 }
@@ -45,17 +45,17 @@ pub(super) struct Watch {
 /// A file that has been created.
 #[derive(Debug)]
 struct New {
-    /// Its place among all names that have been created, counted from 1.
+    /// The position of its name among all created names, counted from 1.
     position: u64,
     since: Instant,
     is_opened: bool,
 }
 
-/// A process and those below it.
+/// A process and its descendants.
 #[derive(Debug)]
 struct Tree {
     pids: Vec<Pid>,
-    /// The inodes of the new files that they have open or mapped, by name.
+    /// The inodes of the new files that these processes have open or mapped, by name.
     held: BTreeMap<OsString, u64>,
 }
 
@@ -67,7 +67,7 @@ impl Watch {
         Ok(Watch { inotify, new: BTreeMap::new(), names: 0, next_look: Instant::now() })
     }
 
-    /// Adds the new files that one of these process trees has provably made to the inodes of that tree.
+    /// Adds each new file that one of these process trees has provably made to the inodes of that tree.
     pub(super) fn look<'a>(
         &mut self,
         folder: &Path,
@@ -97,7 +97,7 @@ impl Watch {
             let others = processes().filter(|pid| !is_in_a_tree(pid));
             let others: Inodes = others.flat_map(|pid| held_by(pid, folder)).map(|held| held.inode).collect();
             found.retain(|_, inode| !others.contains(inode));
-            // A file that was closed before /proc was read has its event only now.
+            // The close event of a file that was closed before /proc was read may arrive only now.
             self.take_events(folder)?;
             found.retain(|name, _| self.new.get(name).is_some_and(|new| new.is_opened));
         }
@@ -111,22 +111,22 @@ impl Watch {
         Ok(())
     }
 
-    /// A process tree, with the new files that it has open or mapped.
+    /// Searches a process tree for the new files that it has open or mapped.
     fn search(&self, root: Pid, folder: &Path) -> Tree {
         let tree = || below(root).into_iter().chain([root]);
         let is_new = |held: &Held| self.new.contains_key(&held.name);
         let mut found: Vec<Held> = tree().flat_map(|pid| opened(pid, folder)).filter(is_new).collect();
-        // A file may be mapped and closed. To look at mappings takes longer.
+        // A file may be mapped and closed. Mappings are read only if needed, because that takes longer.
         if self.new.keys().any(|name| found.iter().all(|held| held.name != *name)) {
             found.extend(tree().flat_map(|pid| mapped(pid, folder)).filter(is_new));
         }
-        // A process that has left the tree since may have passed its id on to another process.
+        // A process that has left the tree meanwhile may have passed its id on to another process.
         let pids: Vec<Pid> = tree().collect();
         found.retain(|held| pids.contains(&held.pid));
         Tree { pids, held: found.into_iter().map(|held| (held.name, held.inode)).collect() }
     }
 
-    /// Reads the waiting events, and returns whether there were any.
+    /// Reads the pending events, and returns whether there were any.
     fn take_events(&mut self, folder: &Path) -> io::Result<bool> {
         let mut has_happened = false;
         let mut buffer = [MaybeUninit::uninit(); 1 << 12];
@@ -159,11 +159,11 @@ impl Watch {
     fn note(&mut self, events: ReadFlags, name: &OsStr, folder: &Path) {
         if events.contains(ReadFlags::CREATE) {
             self.names += 1;
-            // Other users' files are never removed. A file that has been renamed since is looked for by its first name.
+            // Other users' files are never removed. A renamed file is searched for by its first name.
             let is_other_users = fs::symlink_metadata(folder.join(name)).is_ok_and(|file| !is_own(&file));
             let new = New { position: self.names, since: Instant::now(), is_opened: false };
             let same_name = self.new.insert(name.to_owned(), new);
-            // Where two files have had one name, the name does not say which of them a process has.
+            // If two files have had the same name, the name does not identify the file that a process has open.
             if is_other_users || same_name.is_some() {
                 self.new.remove(name);
             }
@@ -174,8 +174,8 @@ impl Watch {
         } else if events.intersects(ReadFlags::CLOSE_WRITE | ReadFlags::CLOSE_NOWRITE | ReadFlags::MOVED_TO) {
             self.new.remove(name);
         } else {
-            // The file is deleted or renamed. A name that was created later may be a second one of the same file, which
-            // is then older than it seems: its maker may have closed it.
+            // The file is deleted or renamed. A name that was created later may be a second name of the same file. That
+            // file is then older than it seems, and its maker may have closed it.
             let position = self.new.get(name).map_or(0, |new| new.position);
             self.new.retain(|_, new| new.position <= position);
         }

@@ -1,4 +1,4 @@
-//! Refusals over histories of searches: single ones by hand, and a thousand at random.
+//! Refusals over histories of searches: single histories written by hand, and a thousand random ones.
 
 use super::*;
 use ferrotune_oracle::create;
@@ -11,12 +11,12 @@ use rand_pcg::Pcg64;
 
 const BUDGET: u64 = 1 << 30;
 
-/// What trials of a search take.
+/// A simulated machine that decides how much memory a trial takes.
 struct Machine {
     parameters: Vec<(String, Distribution)>,
-    /// Powers of the parameters' shares of their ranges, by position: how often memory doubles from end to end.
+    /// The number of doublings of memory over the whole range of each parameter, by position.
     doublings: Vec<f64>,
-    /// The parameter, and the part of its range from one share to another, that takes all memory.
+    /// A parameter and the part of its range, from one share to another, in which a trial takes all memory.
     spike: Option<(usize, f64, f64)>,
     base_bytes: f64,
 }
@@ -36,8 +36,8 @@ fn range(kind: u32, rng: &mut Pcg64) -> Distribution {
 }
 
 impl Machine {
-    /// Up to three numbers that cost memory, one of them perhaps the less the more there is of it, beside up to four
-    /// parameters that have nothing to do with it; and perhaps a value that takes all of it.
+    /// Draws a machine with up to three numbers that cost memory, one of which may save memory as it grows. It has up to
+    /// four parameters that have no influence on memory, and perhaps a value that takes all memory.
     fn draw(rng: &mut Pcg64) -> Machine {
         let (costly, idle) = (rng.random_range(0..4_usize), rng.random_range(1..5_usize));
         let mut machine = Machine { parameters: Vec::new(), doublings: Vec::new(), spike: None, base_bytes: 2e6 };
@@ -45,7 +45,7 @@ impl Machine {
             let kind = if index < costly { rng.random_range(1..3) } else { rng.random_range(0..7) };
             let sign = if index > 0 && rng.random_bool(0.2) { -1.0 } else { 1.0 };
             machine.doublings.push(if index < costly { sign * rng.random_range(2.0..12.0) } else { 0.0 });
-            // The order of the names has nothing to do with what they cost.
+            // The order of the names is independent of their cost.
             machine.parameters.push((format!("{:08x}", rng.random::<u32>()), range(kind, rng)));
         }
         if rng.random() {
@@ -77,7 +77,8 @@ impl Machine {
     }
 }
 
-/// What came of a search: trials that were refused and fit, that were refused and do not fit, and that ran out of memory.
+/// The result of a search: the numbers of trials that were refused although they fit, that were refused and do not fit, and
+/// that ran out of memory.
 fn search(machine: &Machine, count: u64, rng: &mut Pcg64) -> (usize, usize, usize) {
     let mut trials: Vec<TrialRecord> = Vec::new();
     let (mut wrong, mut right, mut starved) = (0, 0, 0);
@@ -90,7 +91,7 @@ fn search(machine: &Machine, count: u64, rng: &mut Pcg64) -> (usize, usize, usiz
                 Ending::Refused { estimate_bytes, budget_bytes: BUDGET, device: None }
             }
             None => {
-                // The watch ends it a little beyond its budget.
+                // The supervisor ends a trial only a little beyond its budget.
                 record.peak_bytes = bytes.min(BUDGET + BUDGET / 8);
                 starved += usize::from(bytes > BUDGET);
                 match bytes > BUDGET {
@@ -114,8 +115,8 @@ fn no_search_of_a_thousand_refuses_more_than_one_trial_that_fits() {
         assert!(wrong <= 1, "seed {seed}: {wrong} trials that fit were refused, and {right} others");
         (refused, starved, mistaken) = (refused + right, starved + out_of_memory, mistaken + wrong);
     }
-    // A refusal that never came would be safe, too. Most of those that ran out of memory did so at the value that takes all
-    // of it, which no refusal foresees.
+    // An estimate that never refused a trial would be safe, too. Most trials that ran out of memory had the value that
+    // takes all memory, which no refusal can foresee.
     assert!(refused * 20 > starved && mistaken * 200 < refused, "{refused} {starved} {mistaken}");
 }
 
@@ -140,7 +141,7 @@ fn trials_as_large_as_those_that_ran_out_of_memory_are_refused_but_for_one_in_fo
     assert!(starved > right / RUN_ANYWAY as usize, "{right} {starved}");
 }
 
-/// A finished search of `sized`, of which three or more trials ran out of memory.
+/// A finished search of `sized`, in which three or more trials ran out of memory.
 fn history() -> Vec<TrialRecord> {
     let mut rng = Pcg64::seed_from_u64(5);
     let trial = |number| {
@@ -187,7 +188,7 @@ fn smaller_budgets_few_trials_and_other_parameters_say_nothing() {
     assert_eq!(refusal(&other, &history(), BUDGET), None);
 }
 
-/// Trials refused in a random search over one number, in MiB, beside which each trial takes `base` MiB more.
+/// The number of refused trials in a random search over one number, in MiB, where each trial takes `base` MiB in addition.
 fn refused_beside(base: u64, seed: u64) -> usize {
     let range = Distribution::Int { low: 20, high: 400, step: 1, scale: Scale::Log };
     let objectives = vec![Objective::new("loss", Direction::Min)];

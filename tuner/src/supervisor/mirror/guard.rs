@@ -1,5 +1,5 @@
-//! Which folder may be a mirror, and what in it this program has made. Removes nothing that has another name than a
-//! mirror's files have.
+//! Decides which folder may be a mirror, and which of its files this program has made. Removes nothing whose name is not
+//! that of a mirror's file.
 
 use super::super::SupervisorError;
 use super::{FIXED, WHOLE};
@@ -14,20 +14,21 @@ use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// The first line of a journal is shorter.
+/// The size limit of a journal's first line.
 const LONGEST_LINE_BYTES: u64 = 1 << 20;
-/// More symbolic links than this in one path are a circle, as for Linux itself.
+/// The largest number of symbolic links in one path; more count as a cycle, as in Linux itself.
 const MOST_LINKS: usize = 40;
 
-/// Checks, before anything is changed, that `root` can hold the mirror of the study: it lies apart from the studies'
-/// folder, its disk is there, it does not hold another study's mirror, and, where it is to be cleared, nothing but a mirror.
+/// Checks, before anything is changed, that `root` can hold the mirror of the study. The mirror must lie outside the
+/// studies' folder, its disk must be mounted, and it must not hold another study's mirror. A mirror that will be cleared
+/// must contain nothing else.
 pub(super) fn check(spec: &StudySpec, root: &Path) -> Result<(), SupervisorError> {
     let (study, mirror) = (spec.directory.join(&spec.project), root.join(&spec.project));
     for (directory, mirror) in [(spec.directory.as_path(), root), (study.as_path(), mirror.as_path())] {
         check_apart(directory, mirror).map_err(file_error("find the mirror", mirror))?.map_or(Ok(()), Err)?;
     }
     if !mirror.exists() {
-        // A folder made in place of a disk would keep nothing, and Drive refuses to be mounted over one.
+        // A folder made in place of an unmounted disk would keep nothing, and Drive refuses to be mounted over a folder.
         return match root.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.is_dir()) {
             Some(parent) => Err(SupervisorError::NoDisk { mirror: root.to_path_buf(), parent: parent.to_path_buf() }),
             None => Ok(()),
@@ -40,7 +41,7 @@ pub(super) fn check(spec: &StudySpec, root: &Path) -> Result<(), SupervisorError
     if spec.overwrite { contents_to_clear(&mirror).map(drop) } else { Ok(()) }
 }
 
-/// What in a mirror's folder is to be removed, in this order, when its study is begun anew.
+/// The files and folders of a mirror to remove, in this order, when its study is overwritten.
 pub(super) fn contents_to_clear(mirror: &Path) -> Result<Vec<PathBuf>, SupervisorError> {
     let contents = Contents::of(mirror, Place::Mirror).map_err(file_error("read the mirror", mirror))?;
     match contents.foreign {
@@ -49,7 +50,7 @@ pub(super) fn contents_to_clear(mirror: &Path) -> Result<Vec<PathBuf>, Superviso
     }
 }
 
-/// A folder of a mirror.
+/// A kind of folder within a mirror.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
     Mirror,
@@ -60,7 +61,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// What a mirror has under this name here: a file, or a folder.
+    /// The kind of entry that a mirror has under this name in this folder: a file, or a folder.
     fn entry(self, name: &str) -> Option<Entry> {
         match (self, name) {
             (Place::Mirror, TRIALS) => Some(Entry::Folder(Place::Trials)),
@@ -81,12 +82,12 @@ enum Entry {
     Folder(Place),
 }
 
-/// What is in a folder of a mirror.
+/// The contents of a folder of a mirror.
 #[derive(Debug, Default)]
 struct Contents {
-    /// What this program has made, each folder after what is in it.
+    /// The paths that this program has made, each folder after its contents.
     own: Vec<PathBuf>,
-    /// Something that it has not made.
+    /// A path that this program has not made, if there is one.
     foreign: Option<PathBuf>,
 }
 
@@ -113,7 +114,7 @@ impl Contents {
     }
 }
 
-/// Removes files, and folders that are empty by then.
+/// Removes files and empty folders, in this order.
 pub(super) fn remove_all(paths: &[PathBuf]) -> io::Result<()> {
     paths.iter().try_for_each(|path| {
         let is_folder = fs::symlink_metadata(path).is_ok_and(|file| file.is_dir());
@@ -121,10 +122,10 @@ pub(super) fn remove_all(paths: &[PathBuf]) -> io::Result<()> {
     })
 }
 
-/// Removes what this program has made in a folder of a mirror, and the folder, unless something else is in it.
+/// Removes a folder of a mirror with the files that this program has made, unless the folder contains anything else.
 ///
 /// # Errors
-/// Where the folder is a link: what it leads to is not the mirror's.
+/// If the folder is a symbolic link: its target is not part of the mirror.
 pub(super) fn remove_folder(folder: &Path, place: Place) -> io::Result<()> {
     folder::refuse_link(folder)?;
     let contents = match Contents::of(folder, place) {
@@ -141,22 +142,22 @@ pub(super) fn remove_folder(folder: &Path, place: Place) -> io::Result<()> {
     }
 }
 
-/// Whether this is a copy of the study's journal.
+/// Whether this is the name of a copy of the study's journal.
 pub(super) fn is_journal_copy(name: &str) -> bool {
     journal_suffix(name).is_some_and(|suffix| stamp_in(suffix).is_some())
 }
 
-/// Whether this is a copy of what a study begins with.
+/// Whether this is the name of a copy of a study's fixed files.
 pub(super) fn is_start(name: &str) -> bool {
     name.strip_prefix("start-").is_some_and(|suffix| stamp_in(suffix).is_some())
 }
 
-/// Whether this is a copy of a checkpoint.
+/// Whether this is the name of a copy of a checkpoint.
 pub(super) fn is_checkpoint_copy(name: &str) -> bool {
     checkpoint_suffix(name).is_some_and(|suffix| stamp_in(suffix).is_some())
 }
 
-/// The number by which a copy of any kind sorts among the others; none where the name is not a copy's.
+/// The number by which copies of any kind are sorted; none if the name is not that of a copy.
 pub(super) fn stamp(name: &str) -> Option<u64> {
     journal_suffix(name).or_else(|| name.strip_prefix("start-")).or_else(|| checkpoint_suffix(name)).and_then(stamp_in)
 }
@@ -169,7 +170,7 @@ fn checkpoint_suffix(name: &str) -> Option<&str> {
     name.rsplit_once('.').filter(|(file, _)| checkpoint_generation(file).is_some()).map(|(_, suffix)| suffix)
 }
 
-/// The stamp in a text of the form that [`super::unique`] gives.
+/// The stamp in a text that has the form of [`super::unique`].
 fn stamp_in(text: &str) -> Option<u64> {
     let has =
         |text: &str, length: usize, wanted: fn(&u8) -> bool| text.len() == length && text.as_bytes().iter().all(wanted);
@@ -178,20 +179,20 @@ fn stamp_in(text: &str) -> Option<u64> {
     stamp.parse().ok().filter(|_| is_of_form)
 }
 
-/// Whether the mirror holds a study other than this one: journals begin with a line that no other journal has. Where the
-/// study's own journal is gone or empty, its folder must be the one that the mirrored journal names, if it is to be cleared.
+/// Whether the mirror holds another study than this one: the first line of each journal is unique. If the study's own
+/// journal is missing or empty, and the mirror will be cleared, the mirrored journal must name the study's folder.
 fn is_of_another(study: &Path, mirror: &Path, spec: &StudySpec) -> io::Result<bool> {
-    // An empty journal describes no study: a search that found no space for its files leaves one.
+    // An empty journal describes no study. A search that found no space for its files leaves such a journal.
     let own = first_line(&study.join(JOURNAL))?.filter(|line| !line.is_empty());
     for name in super::names(mirror, is_journal_copy)? {
         let path = mirror.join(name);
         let copy = first_line(&path)?;
         let is_another = match &own {
-            // The copy may be torn, and the study's own journal, too.
+            // The copy may be torn, and so may the study's own journal.
             Some(own) => copy.is_some_and(|copy| !own.starts_with(&copy) && !copy.starts_with(own)),
             None if spec.overwrite => match Journal::spec_at(&path) {
                 Ok(earlier) => earlier.directory != spec.directory,
-                // It was cut off before it described any study.
+                // The copy was cut off before it described a study.
                 Err(JournalError::Missing { .. }) => false,
                 Err(_) => true,
             },
@@ -204,7 +205,7 @@ fn is_of_another(study: &Path, mirror: &Path, spec: &StudySpec) -> io::Result<bo
     Ok(false)
 }
 
-/// The first line of a file that is there.
+/// The first line of a file; none if the file does not exist.
 fn first_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -215,7 +216,7 @@ fn first_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(line))
 }
 
-/// Why two folders are not apart, if they are not: they are one, or one is in the other.
+/// The error for two folders that overlap: they are the same, or one contains the other.
 fn check_apart(directory: &Path, mirror: &Path) -> io::Result<Option<SupervisorError>> {
     let (inner, outer) = (resolved(mirror)?, resolved(directory)?);
     let overlaps = is_within(&inner, &outer)? || is_within(&outer, &inner)?;
@@ -223,7 +224,7 @@ fn check_apart(directory: &Path, mirror: &Path) -> io::Result<Option<SupervisorE
     Ok(overlaps.then(error))
 }
 
-/// Whether a folder is another one or in it, also by another name of that one, as mounts give.
+/// Whether `inner` is `outer` or lies in it, also under another path of `outer`, as with bind mounts.
 fn is_within(inner: &Path, outer: &Path) -> io::Result<bool> {
     let identity = |path: &Path| match fs::metadata(path) {
         Ok(file) => Ok(Some((file.dev(), file.ino()))),
@@ -242,7 +243,7 @@ fn is_within(inner: &Path, outer: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// The folder that a path means, without symbolic links and `..`, also where it is not there yet.
+/// The folder that a path leads to, without symbolic links and `..`, even if the folder does not exist yet.
 fn resolved(path: &Path) -> io::Result<PathBuf> {
     let reversed =
         |path: &Path| path.components().rev().map(|part| part.as_os_str().to_owned()).collect::<Vec<OsString>>();
@@ -261,7 +262,7 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
                 links += 1;
                 rest.extend(reversed(&target));
             }
-            // EINVAL: it is no link.
+            // EINVAL: the path is not a symbolic link.
             Err(error) if folder::is_absence(&error) || error.kind() == io::ErrorKind::InvalidInput => {
                 resolved = next;
             }
@@ -285,7 +286,7 @@ mod tests {
         let at = |path: &str| root.join(path);
         fs::create_dir_all(at("real/inner"))?;
         symlink(at("real"), at("link"))?;
-        // A link to a folder that is not there yet.
+        // A symbolic link to a folder that does not exist yet.
         symlink("later/place", at("dangling"))?;
         symlink(at("circle"), at("circle"))?;
         for (directory, mirror, overlap) in [
@@ -333,7 +334,7 @@ mod tests {
             (format!("journal-{unique} (1).log"), false),
             ("journal.log".to_owned(), false),
             ("chapter-1.tex".to_owned(), false),
-            // No number of 64 bits.
+            // This number does not fit into 64 bits.
             ("start-99999999999999999999-00000000".to_owned(), false),
         ] {
             assert_eq!(Place::Mirror.entry(&name).is_some(), own, "{name}");

@@ -1,5 +1,5 @@
-//! Brings a study back from its mirror, where the study's own folder is gone. Writes only while it holds the study's lock, and
-//! only into a folder that holds nothing, or what an attempt that was cut off has left.
+//! Restores a study from its mirror if the study's own folder is gone. Writes only while it holds the study's lock, and
+//! only into a folder that is empty or holds the remains of an interrupted attempt.
 
 use super::super::SupervisorError;
 use super::{FIXED, WHOLE, copy_all, guard, names};
@@ -12,14 +12,15 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// In the study's folder from the first file that is brought back to the last one. It distinguishes
+/// The name of a marker file that is in the study's folder from the first restored file to the last one. It distinguishes
 /// the remains of an interrupted attempt from a user's files.
 const UNFINISHED: &str = "restore.unfinished";
 
-/// Brings the study back into `study`, where it is gone and the mirror has it.
+/// Restores the study into `study`, if the study is gone and the mirror has it.
 ///
 /// # Errors
-/// Where another search is at it, where the folder holds something else, which stays, and where a file cannot be copied.
+/// If another search holds the study's lock, if the folder contains anything else, which stays, or if a file cannot be
+/// copied.
 pub(in crate::supervisor) fn restore(mirror: &Path, study: &Path) -> Result<(), SupervisorError> {
     let has_study = || has_journal(study).map_err(file_error("read the study", study));
     if has_study()? || !mirror.exists() {
@@ -32,7 +33,7 @@ pub(in crate::supervisor) fn restore(mirror: &Path, study: &Path) -> Result<(), 
     ferrotune_journal::refuse_links(study)?;
     let name = study.file_name().unwrap_or_default().to_string_lossy();
     let _lock = StudyLock::take(study, &name)?;
-    // Another search may have brought it back before the lock was taken.
+    // Another search may have restored the study before the lock was taken.
     if has_study()? {
         return Ok(());
     }
@@ -43,8 +44,8 @@ pub(in crate::supervisor) fn restore(mirror: &Path, study: &Path) -> Result<(), 
     Ok(restore_files(mirror, &journal, study).map_err(file_error("bring the study back from", mirror))?)
 }
 
-/// The longest of these copies of a journal, and of equal ones the last. One that was cut off at the end of a line is a
-/// journal, too, of a part of the trials. Fails where there are copies of a study but none can be read.
+/// The longest of these copies of a journal, and the last one among equals. A copy that was cut off at the end of a line is
+/// a valid journal of some of the trials. Fails if there are copies but none can be read.
 fn longest(copies: impl Iterator<Item = PathBuf>) -> Result<Option<PathBuf>, JournalError> {
     let (mut longest, mut unreadable) = (None, None);
     for copy in copies {
@@ -60,7 +61,7 @@ fn longest(copies: impl Iterator<Item = PathBuf>) -> Result<Option<PathBuf>, Jou
     }
 }
 
-/// Whether a study is in this folder. A search that found no space for its files leaves an empty journal, which is none.
+/// Whether a study is in this folder. The empty journal that a search without space for its files leaves is not a study.
 fn has_journal(study: &Path) -> io::Result<bool> {
     match fs::metadata(study.join(JOURNAL)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -68,8 +69,8 @@ fn has_journal(study: &Path) -> io::Result<bool> {
     }
 }
 
-/// Something in a folder without a study that no search has left there: neither one that found no space for its files, nor
-/// one that was bringing the study back.
+/// A file in a folder without a study that no search has left there: neither a search that found no space for its files,
+/// nor a search that was restoring the study.
 fn foreign(study: &Path) -> io::Result<Option<PathBuf>> {
     if study.join(UNFINISHED).is_file() {
         return Ok(None);
@@ -102,18 +103,18 @@ fn restore_files(mirror: &Path, journal: &Path, study: &Path) -> io::Result<()> 
     for trial in if trials.exists() { names(&trials, |name| name.parse::<u64>().is_ok())? } else { Vec::new() } {
         restore_checkpoints(&trials.join(&trial), &study.join(TRIALS).join(&trial))?;
     }
-    // Last, for with it the study is there.
+    // The journal comes last, because the study exists once its journal does.
     folder::install(journal, &study.join(JOURNAL))?;
     fs::remove_file(&unfinished)
 }
 
-/// Removes what an earlier attempt to bring the study back has left.
+/// Removes the remains of an earlier attempt to restore the study.
 fn remove_earlier(path: &Path) -> io::Result<()> {
     folder::removed(if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) })
 }
 
-/// The largest copy of each generation, for a smaller one was cut off, and of these the last one: a trial that is executed
-/// anew writes a checkpoint again.
+/// Restores the largest copy of each checkpoint generation, because a smaller copy was cut off. Among equals the last copy
+/// is restored: a trial that is executed again writes a checkpoint again.
 fn restore_checkpoints(from: &Path, to: &Path) -> io::Result<()> {
     for folder in [from, to] {
         folder::refuse_link(folder)?;
@@ -155,7 +156,7 @@ mod tests {
         assert_eq!(fs::read_to_string(study.join("libraries/libstd.so"))?, "the user's");
         assert!(!study.join(JOURNAL).exists());
 
-        // What an attempt that was cut off has left is replaced.
+        // The remains of an interrupted attempt are replaced.
         fs::write(study.join(UNFINISHED), "")?;
         restore(&mirror, &study)?;
         assert_eq!(fs::read_to_string(study.join("libraries/libstd.so"))?, "code");

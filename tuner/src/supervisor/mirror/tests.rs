@@ -1,4 +1,4 @@
-//! A mirror beside a study, and studies that come back from one.
+//! Tests of a mirror beside a study, and of studies that are restored from a mirror.
 
 use super::*;
 use ferrotune_journal::Journal;
@@ -31,7 +31,7 @@ fn study_comes_back_past_copies_that_were_cut_off() -> TestResult {
     drop(mirror);
     let kept = names(&mirror_folder.join("trials/0"), |_| true)?;
     assert_eq!(kept.len(), 4, "the trial still has all of them: {kept:?}");
-    // What a machine that died while it copied leaves.
+    // A machine that died during a copy leaves these files.
     fs::write(mirror_folder.join(format!("journal-{}.log", unique(&mirror_folder)?)), "{\"op_co")?;
     fs::create_dir(mirror_folder.join(format!("start-{}", unique(&mirror_folder)?)))?;
     let torn = format!("{}.{}", checkpoint_file(3), unique(&mirror_folder.join("trials/0"))?);
@@ -45,13 +45,13 @@ fn study_comes_back_past_copies_that_were_cut_off() -> TestResult {
     assert_eq!(fs::read_to_string(study.join("objective.so"))?, "an objective");
     assert_eq!(fs::read_to_string(trial.join(checkpoint_file(3)))?, "weights 3");
     assert_eq!(Journal::read(&study)?.trials.len(), 1);
-    // An empty journal is no study.
+    // An empty journal is not a study.
     fs::remove_dir_all(&study)?;
     fs::create_dir(&study)?;
     fs::write(study.join(JOURNAL), "")?;
     restore(&mirror_folder, &study)?;
     assert_eq!(fs::read(study.join(JOURNAL))?, expected);
-    // A study that is there is left alone.
+    // A study that exists is left alone.
     fs::write(study.join("objective.so"), "another")?;
     restore(&mirror_folder, &study)?;
     assert_eq!(fs::read_to_string(study.join("objective.so"))?, "another");
@@ -71,7 +71,7 @@ fn journal_that_comes_back_is_the_longest_wherever_a_later_copy_was_cut_off() ->
     let ends = whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(place, _)| place + 1);
     let ends = ends.collect::<Vec<_>>();
     assert!(ends.len() > 4, "{}", ends.len());
-    // A disk may have the length of a file, but not its content yet.
+    // A disk may have stored the length of a file, but not its content yet.
     let cuts = ends.iter().flat_map(|end| [*end, end.saturating_sub(7)]).chain([0]);
     let later = cuts.flat_map(|cut| {
         let zeros = [&whole[..cut], &vec![0; whole.len() + 9 - cut]].concat();
@@ -87,7 +87,7 @@ fn journal_that_comes_back_is_the_longest_wherever_a_later_copy_was_cut_off() ->
         assert_eq!(Journal::read(&study)?.trials.len(), 3);
         fs::remove_file(cut)?;
     }
-    // Where all copies are damaged, the search does not begin another study in their place.
+    // If all copies are damaged, the search does not begin another study in their place.
     let copy = mirror.join(names(&mirror, guard::is_journal_copy)?.pop().ok_or("no copy")?);
     fs::write(&copy, [&whole[..ends[1]], &b"{}\n"[..], &whole[ends[1]..]].concat())?;
     fs::remove_dir_all(&study)?;
@@ -104,7 +104,7 @@ fn copies_of_a_machine_whose_clock_is_behind_are_kept() -> TestResult {
     let mut journal = Journal::open(&study, &spec(directory.path()))?;
     fs::create_dir_all(study.join("trials/0"))?;
     fs::create_dir_all(mirror.join("trials/0"))?;
-    // Names of a year to come.
+    // These names have stamps of a future year.
     for count in 0..3 {
         let stamp = format!("0900000000000000000{count}-00000000");
         fs::copy(study.join(JOURNAL), mirror.join(format!("journal-{stamp}.log")))?;
@@ -147,7 +147,7 @@ fn study_that_gets_its_mirror_late_is_copied_whole() -> TestResult {
     }
     let contents = || checkpoints.iter().map(fs::read_to_string).collect::<io::Result<Vec<_>>>();
     let (expected, expected_journal) = (contents()?, fs::read(study.join(JOURNAL))?);
-    // The first mirror is cut off in a copy. The second one makes up for it, and copies nothing twice.
+    // The first mirror is cut off during a copy. The second one copies that file again, and no other file twice.
     drop(Mirror::start(&study, &mirror)?);
     let copies = names(&of_trial(&mirror, 2), |_| true)?;
     fs::write(of_trial(&mirror, 2).join(&copies[0]), "wei")?;
@@ -185,7 +185,7 @@ fn mirror_has_the_checkpoints_that_the_trial_has() -> TestResult {
     let copier = Copier { study, mirror };
     for generation in 0..6 {
         fs::write(trial.join(checkpoint_file(generation)), "weights")?;
-        // A trial keeps the last two, and that of its best step, which is the first one here.
+        // A trial keeps its last two checkpoints and the checkpoint of its best step, which is the first one here.
         if generation > 2 {
             fs::remove_file(trial.join(checkpoint_file(generation - 2)))?;
         }
@@ -196,10 +196,10 @@ fn mirror_has_the_checkpoints_that_the_trial_has() -> TestResult {
         Ok(names.iter().map(|name| checkpoint_generation(name.rsplit_once('.')?.0)).collect())
     };
     assert_eq!(copied()?, [Some(0), Some(4), Some(5)]);
-    // Copies of one checkpoint, which a trial writes again when it is executed anew.
+    // A trial that is executed again writes the same checkpoint again.
     (0..3).try_for_each(|_| copier.copy_checkpoint(0, &checkpoint_file(5)))?;
     assert_eq!(copied()?, [Some(0), Some(4), Some(5), Some(5)]);
-    // Those that the trial has no more are kept while they are the last ones, for a later copy may fail.
+    // The last copies are kept although the trial has removed these checkpoints, because a later copy may fail.
     fs::remove_dir_all(&trial)?;
     copier.copy_checkpoint(0, &checkpoint_file(6))?;
     assert_eq!(copied()?, [Some(5), Some(5)]);
@@ -218,7 +218,7 @@ fn mirror_that_leads_elsewhere_gives_nothing_and_takes_nothing() -> TestResult {
     fs::write(study.join("objective.so"), "an objective")?;
     fs::create_dir_all(study.join("trials/0"))?;
     fs::write(study.join("trials/0").join(checkpoint_file(0)), "weights")?;
-    // Each trial has a folder there, of which only the last two files are kept.
+    // Each trial has a folder in the mirror, in which only the last two files are kept.
     fs::create_dir_all(drive.join("trials"))?;
     std::os::unix::fs::symlink(&outside, drive.join("trials/0"))?;
     let mirror = Mirror::start(&study, &drive)?;
@@ -230,7 +230,7 @@ fn mirror_that_leads_elsewhere_gives_nothing_and_takes_nothing() -> TestResult {
     fs::remove_dir_all(&study)?;
     let error = restore(&drive, &study).err().ok_or("it came back")?.to_string();
     assert!(error.contains("trials/0 is a symbolic link") && !study.join(JOURNAL).exists(), "{error}");
-    // Nor does a file of the user's come into the study in the place of its objective.
+    // A user's file must not be restored as the study's objective, either.
     fs::remove_file(drive.join("trials/0"))?;
     let start = names(&drive, |name| name.starts_with("start-"))?.pop().ok_or("no start")?;
     let objective = drive.join(start).join("objective.so");
@@ -286,7 +286,7 @@ fn copies_leave_other_files_of_the_mirror_alone() -> TestResult {
     Ok(())
 }
 
-/// A study with a mirror of it, which ends before it is looked at.
+/// A study with a mirror, whose search has ended.
 pub(in crate::supervisor) fn mirrored(
     directory: &Path,
     drive: &Path,
@@ -313,7 +313,7 @@ fn mirror_is_cleared_only_of_what_this_program_made_of_this_study() -> TestResul
     spec.overwrite = true;
     assert_eq!(refusal(&spec), None);
 
-    // A folder of the user's in it.
+    // The mirror contains a folder of the user's.
     let chapter = mirror_folder.join("thesis/chapter-1.tex");
     fs::create_dir_all(mirror_folder.join("thesis"))?;
     fs::write(&chapter, "words")?;
@@ -321,7 +321,7 @@ fn mirror_is_cleared_only_of_what_this_program_made_of_this_study() -> TestResul
     assert!(message.contains("thesis, which is no part of a mirror"), "{message}");
     assert!(clear(&mirror_folder).is_err() && chapter.exists());
     assert!(!names(&mirror_folder, guard::is_journal_copy)?.is_empty());
-    // A file of the user's within a folder of ours.
+    // A folder that this program made contains a file of the user's.
     fs::rename(mirror_folder.join("thesis"), root.path().join("thesis"))?;
     let start = names(&mirror_folder, guard::is_start)?.remove(0);
     fs::write(mirror_folder.join(&start).join("notes"), "words")?;
@@ -329,7 +329,7 @@ fn mirror_is_cleared_only_of_what_this_program_made_of_this_study() -> TestResul
     assert!(message.contains("notes, which is no part of a mirror"), "{message}");
     fs::remove_file(mirror_folder.join(&start).join("notes"))?;
 
-    // Another study of that name, in another folder.
+    // Another folder contains another study of that name.
     let elsewhere = StudySpec { directory: root.path().join("elsewhere"), ..spec.clone() };
     let message = refusal(&elsewhere).ok_or("another study's mirror may not be cleared")?;
     assert!(message.contains("is the mirror of another study"), "{message}");
@@ -340,12 +340,12 @@ fn mirror_is_cleared_only_of_what_this_program_made_of_this_study() -> TestResul
         assert!(message.contains("is the mirror of another study"), "{message}");
     }
 
-    // So, too, where that one has an empty journal, as a search leaves that found no space for its files.
+    // The mirror is refused, too, if that study's journal is empty, as after a search that found no space for its files.
     fs::write(elsewhere.directory.join("it").join(JOURNAL), "")?;
     let message = refusal(&StudySpec { overwrite: true, ..elsewhere.clone() }).ok_or("it may not be cleared")?;
     assert!(message.contains("is the mirror of another study"), "{message}");
 
-    // The study's own mirror, also where the study's folder is gone.
+    // The study's own mirror may be cleared, even if the study's folder is gone.
     fs::remove_dir_all(root.path().join("studies"))?;
     assert_eq!(refusal(&spec), None);
     clear(&mirror_folder)?;

@@ -1,4 +1,4 @@
-//! Estimates in simulated searches by real oracles, against the time that each search still took.
+//! Tests of the estimates in searches that real oracles simulate, against the true remaining time of each search.
 
 use super::*;
 use ferrotune_oracle::{Next, Oracle, create};
@@ -6,12 +6,12 @@ use ferrotune_space::objective::{Direction, Objective};
 use ferrotune_space::record::Ending;
 use std::collections::BTreeMap;
 
-/// Epochs of a whole training.
+/// The number of epochs of a whole training.
 const EPOCHS: u64 = 27;
-/// Seconds between two trials: the start of a process, the oracle's own time.
+/// The seconds between two trials: the start of a process, and the oracle's own time.
 const PAUSE_S: f64 = 0.7;
 
-/// A trial that runs: when its worker began, and when its next epoch ends.
+/// A running trial: the time at which its worker began, and the time at which its next epoch ends.
 struct Worker {
     trial: u64,
     began_at: f64,
@@ -24,11 +24,11 @@ struct Simulation {
     trials: Vec<TrialRecord>,
     workers: Vec<Worker>,
     now: f64,
-    /// All estimates with their times.
+    /// All estimates, each with its time.
     estimates: Vec<(f64, f64)>,
 }
 
-/// Seconds of an epoch: between half a second and two seconds, as the trial's number decides.
+/// The seconds of an epoch: between half a second and two seconds, depending on the trial's number.
 fn epoch_s(trial: u64) -> f64 {
     0.5 + 1.5 * ((trial * 7919 % 101) as f64 / 101.0)
 }
@@ -55,7 +55,7 @@ impl Simulation {
         simulation
     }
 
-    /// Says whether a trial runs.
+    /// Begins trials, and returns whether a trial runs.
     fn begin_trials(&mut self) -> bool {
         while (self.workers.len() as u64) < self.spec.supervision.concurrency {
             let running: Vec<u64> = self.workers.iter().map(|worker| worker.trial).collect();
@@ -78,7 +78,7 @@ impl Simulation {
         !self.workers.is_empty()
     }
 
-    /// Goes on to the end of the next epoch, and ends the trial's worker if that was its last one.
+    /// Advances to the end of the next epoch, and ends the trial's worker if that epoch was its last.
     fn end_epoch(&mut self) {
         let next = (0..self.workers.len())
             .min_by(|a, b| self.workers[*a].epoch_ends_at.total_cmp(&self.workers[*b].epoch_ends_at));
@@ -108,8 +108,8 @@ impl Simulation {
         self.workers.remove(index);
     }
 
-    /// The estimates as multiples of the time that the search still took; without its first seventh, and without its last
-    /// tenth, where an epoch more or less is a large part of what is left.
+    /// The ratio of each estimate to the true remaining time. The first seventh of the search is left out, and so is the
+    /// last tenth, where one epoch is a large part of the remaining time.
     fn ratios(&self) -> Vec<f64> {
         let middle = 0.15 * self.now..0.9 * self.now;
         let judged = self.estimates.iter().filter(|(now, _)| middle.contains(now));
@@ -159,9 +159,9 @@ fn pruned_trials_do_not_make_whole_trainings_shorter() {
     let running = TrialRecord { epochs: Some(10), ..TrialRecord::new(4) };
     trials.push(running);
     let course = Course { elapsed_s: 25.0, earlier_s: 0.0, running: &[(4, 2.0)], planned_epochs: None };
-    // It is beyond the length of those that were pruned, so that 18 of 20 seconds are to go.
+    // The trial is longer than the pruned trials, so 18 of its 20 seconds are left.
     assert_eq!(seconds(&trials, &spec_of(5), &course), Some(18.0));
-    // Of those to begin, two of five are trained to their end: one more than seen.
+    // Of the trials to begin, two of five are trained to their end: one more than seen.
     let six = seconds(&trials, &spec_of(6), &course).unwrap();
     assert!((six - (18.0 + 0.4 * 20.0 + 0.6)).abs() < 1e-9, "{six}");
 }

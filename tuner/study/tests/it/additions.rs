@@ -1,4 +1,4 @@
-//! What a trial decides about its search and remarks on itself, trials that were run elsewhere, and settings of oracles.
+//! Tests of trials that stop their search or set attributes, of trials that were run elsewhere, and of settings of oracles.
 
 use crate::in_process::{builder, parabola};
 use ferrotune_journal::Journal;
@@ -43,7 +43,7 @@ fn trials_that_were_run_elsewhere_are_added_and_checked() {
         let distribution = Distribution::Float { low: -4.0, high: 4.0, step: None, scale: Scale::Linear };
         Parameter { distribution, value: value.into() }
     };
-    // Also where the trials would be processes: the study is opened for the one call.
+    // Also tested with a study whose trials would be processes: the study is opened for the one call.
     let mut elsewhere = Study::builder().directory(folder.path()).project("here").objective("loss", Direction::Min);
     elsewhere = elsewhere.oracle("gp").seed(5).max_trials(9);
     let mut study = elsewhere.build().unwrap();

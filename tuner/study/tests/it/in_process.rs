@@ -1,4 +1,4 @@
-//! Searches in the test's own process.
+//! Tests of searches in the test's own process.
 
 use ferrotune_study::{
     Callback, Control, Direction, Ending, Finish, State, Study, StudyBuilder, Trial, TrialRecord, Value,
@@ -185,7 +185,7 @@ fn asked_trials_are_told_in_any_order_and_lost_ones_are_taken_up_again() {
     let values: Vec<f64> = [&first, &second].map(|trial| parabola(trial).unwrap()).to_vec();
     assert_eq!(study.tell(second, values[1]).unwrap().value(), Some(values[1]));
     let asked = study.trials().unwrap()[0].parameters.clone();
-    // The program ends without a word on the first trial.
+    // The program ends without a result for the first trial.
     drop((first, study));
     let mut study = build(3);
     let again = study.ask().unwrap();
@@ -204,7 +204,7 @@ fn asked_trials_are_told_in_any_order_and_lost_ones_are_taken_up_again() {
 fn oracle_that_waits_for_asked_trials_names_them_until_they_are_told() {
     let folder = tempfile::tempdir().unwrap();
     let mut study = builder(folder.path()).oracle("pbt").max_trials(40).build().unwrap();
-    // The oracle plans in populations once it knows the length of a training.
+    // The oracle plans populations once it knows the number of epochs of a training.
     let first = study.ask().unwrap();
     assert_eq!(first.epochs(8).next(), Some(0));
     let mut asked = vec![first];

@@ -1,4 +1,4 @@
-//! Searches of plain Rust programs: their processes, and the ones that have none.
+//! Tests of searches in plain Rust programs, with and without processes.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod additions;

@@ -1,4 +1,4 @@
-//! Programs that start themselves again, as supervisors and as workers.
+//! Tests of programs that start themselves again, as supervisors and as workers.
 
 use ferrotune_journal::Journal;
 use ferrotune_space::record::TrialRecord;
@@ -7,13 +7,13 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// An example, which cargo builds with the tests.
+/// The path of an example, which cargo builds with the tests.
 pub(crate) fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().unwrap().parent().unwrap().join("examples").join(name)
 }
 
-/// What the program says.
+/// The standard output of the example program.
 fn say(name: &str, arguments: &[&str]) -> String {
     let output = Command::new(example(name)).args(arguments).stdin(Stdio::null()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -53,7 +53,7 @@ fn callbacks_hear_everything_in_order_and_can_end_the_search() {
     }
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines[..expected.len()], expected, "{said}");
-    // One more may have begun before the supervisor heard of it.
+    // Another trial may have begun before the supervisor received the interrupt.
     assert_eq!(lines[lines.len() - 2], "over Interrupted");
     assert!(["Interrupted 4", "Interrupted 5"].contains(&lines[lines.len() - 1]), "{said}");
 }
@@ -78,7 +78,7 @@ fn program_that_was_killed_goes_on_where_it_was() {
     let path = folder.path().to_str().unwrap();
     let mut child = Command::new(example("scenarios")).args(["steps", path]).stdin(Stdio::null()).spawn().unwrap();
     let study = folder.path().join("steps");
-    // In the second trial.
+    // Waits until the second trial has a checkpoint.
     while !Journal::read(&study).is_ok_and(|study| study.trials.get(1).is_some_and(|trial| trial.checkpoint.is_some()))
     {
         assert!(child.try_wait().unwrap().is_none());
@@ -86,7 +86,7 @@ fn program_that_was_killed_goes_on_where_it_was() {
     }
     kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
     child.wait().unwrap();
-    // The supervisor stops by itself, once its trial has come to the end of a step.
+    // The supervisor stops by itself when its trial has completed a step.
     let holder = || ferrotune_journal::holder_of(&study).unwrap();
     while holder().is_some() {
         std::thread::yield_now();
@@ -111,7 +111,7 @@ fn interrupt_ends_the_search_with_its_results() {
     {
         std::thread::yield_now();
     }
-    // As from a terminal, which tells all processes of the program.
+    // Sends the signal to all processes of the program, as a terminal does.
     let supervisor = ferrotune_journal::holder_of(&study).unwrap().unwrap().pid;
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     kill_process(Pid::from_raw(supervisor.try_into().unwrap()).unwrap(), Signal::INT).unwrap();

@@ -1,5 +1,5 @@
-//! Several programs search one study in a database, and some of them are killed. The real Optuna is in
-//! `tests/test_storage.py`.
+//! Tests of several programs that search one study in a database; some of the programs are killed. `tests/test_storage.py`
+//! tests with the real Optuna.
 
 use crate::postgres;
 use crate::processes::example;
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// A program that searches the study `shared` from this folder.
+/// Starts a program that searches the study `shared` from this folder.
 fn start(folder: &Path, storage: &str) -> Child {
     let mut command = Command::new(example("scenarios"));
     command.arg("shared").arg(folder).env("STORAGE", storage).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -22,7 +22,7 @@ fn trials(folder: &Path) -> Vec<TrialRecord> {
     Journal::read(&folder.join("shared")).map(|study| study.trials).unwrap_or_default()
 }
 
-/// Kills the program and its supervisor, and with them the worker.
+/// Kills the program and its supervisor, which also ends the worker.
 fn kill(child: &mut Child, study: &Path) {
     let supervisor = holder_of(study).expect("readable").expect("a supervisor").pid;
     kill_process(Pid::from_raw(supervisor.try_into().expect("a pid")).expect("a pid"), Signal::KILL).expect("killed");
@@ -44,7 +44,7 @@ fn assert_whole(trials: &[TrialRecord]) {
     }
 }
 
-/// One of two supervisors is killed in the middle of a trial, which the other one goes on with from its checkpoint.
+/// One of two supervisors is killed in the middle of a trial; the other one continues the trial from its checkpoint.
 fn killed_supervisor_is_succeeded(storage: &str) {
     let folders = [tempfile::tempdir(), tempfile::tempdir()].map(|folder| folder.expect("a folder"));
     let mut first = start(folders[0].path(), storage);
@@ -64,7 +64,7 @@ fn killed_supervisor_is_succeeded(storage: &str) {
     let succeeded: Vec<&TrialRecord> = trials.iter().filter(|trial| !trial.retried.is_empty()).collect();
     let [succeeded] = succeeded.as_slice() else { panic!("{succeeded:?}") };
     assert!(succeeded.retried[0].to_string().contains("gave no sign of life"), "{succeeded:?}");
-    // The objective would have failed if it had begun from another epoch than that of its checkpoint.
+    // The objective fails if it begins from an epoch other than that of its checkpoint.
     let checkpoint = succeeded.checkpoint.clone().unwrap_or_default();
     assert!(checkpoint.is_empty() || checkpoint == "checkpoint-000019.safetensors", "{checkpoint}");
 }

@@ -1,4 +1,4 @@
-//! Searches that learn from another study.
+//! Tests of searches that learn from another study.
 
 use crate::in_process::{builder, parabola};
 use ferrotune_study::{Direction, Finish, State, Study, StudyBuilder, Trial, TrialRecord, Value};
@@ -110,7 +110,7 @@ fn value_of_the_best_trial_that_is_out_of_range_is_left_to_the_oracle() {
     let folder = tempfile::tempdir().unwrap();
     earlier(folder.path(), 30);
     let mut study = later(folder.path(), 3).build().unwrap();
-    // The best of the other study is near 1; its trials above 1.5 fit.
+    // The best trial of the other study is near 1; its trials above 1.5 fit.
     study
         .optimize(|trial| {
             let x: f64 = trial.float("x", 1.5..=4.0).get()?;

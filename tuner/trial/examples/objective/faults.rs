@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Every trial fails in another way, except the first and the last.
+/// A scenario in which every trial fails in another way, except the first and the last.
 pub(crate) fn faults(trial: &Trial) -> Result<Option<f64>> {
     let x = quick_parameter(trial)?;
     match trial.number() {
@@ -34,12 +34,12 @@ pub(crate) fn faults(trial: &Trial) -> Result<Option<f64>> {
 
 pub(crate) fn die_of_a_fault() -> Result<()> {
     loop {
-        // Rust's own handler gives the first one back to the default.
+        // Rust's handler restores the default action at the first signal, and the second signal ends the process.
         kill_process(getpid(), Signal::SEGV)?;
     }
 }
 
-/// At most 1 GB/s: what a busy machine holds up is not caught up with, for the supervisor was held up as well.
+/// Allocates memory for ever, at most 1 GB/s. Time lost on a busy machine is not made up, because the supervisor loses it too.
 fn allocate_for_ever() {
     let mut held = Vec::new();
     loop {
@@ -48,7 +48,7 @@ fn allocate_for_ever() {
     }
 }
 
-/// A grandchild in a session of its own, which no process group reaches.
+/// Starts two grandchildren in sessions of their own, which no process group reaches.
 pub(crate) fn leave_a_daemon() -> Result<()> {
     let mut shell = Command::new("sh");
     shell.args(["-c", "setsid sleep 1000 & setsid sleep 1000 &"]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -56,14 +56,14 @@ pub(crate) fn leave_a_daemon() -> Result<()> {
     Ok(())
 }
 
-/// Leaves a file in shared memory that it has made, and uses one that somebody else makes meanwhile.
+/// A scenario that leaves its own file in shared memory, and uses a file that another process makes meanwhile.
 pub(crate) fn leave_shared_memory(trial: &Trial) -> Result<Option<f64>> {
     let x = quick_parameter(trial)?;
     let supervisor = getppid().ok_or("no supervisor")?;
     let name = |what: &str| format!("/dev/shm/ferrotune-test-{supervisor}-{what}");
     let own = File::create_new(name("own"))?;
     own.set_len(4096)?;
-    // Steps with some work in them: a busy machine looks at such files only now and then.
+    // Steps with some work in them: on a busy machine the supervisor checks such files only now and then.
     for step in 0..200 {
         std::thread::sleep(Duration::from_millis(10));
         trial.report(step, [("val_accuracy", x)])?;
@@ -82,7 +82,7 @@ pub(crate) fn leave_shared_memory(trial: &Trial) -> Result<Option<f64>> {
     Ok(Some(x))
 }
 
-/// Trains as `slow` does, and the first of its workers that finds a checkpoint has no file left to open.
+/// A scenario that trains as `slow` does. The first worker that finds a checkpoint has no file descriptors left.
 pub(crate) fn short_of_files(trial: &Trial) -> Result<Option<f64>> {
     let was_short = trial.folder().join("was-short");
     let has_checkpoint = std::fs::read_dir(trial.folder())?

@@ -1,6 +1,6 @@
-//! A stand-in for the `ferrotune` program in the tests of trial supervision: `objective supervise SPEC` runs a search,
-//! and `objective worker … --symbol SCENARIO` is its worker, which plays the scenario of that name instead of loading
-//! a library; only the scenario `library` loads one. Never used outside tests.
+//! A stand-in for the `ferrotune` program in the tests of trial supervision. `objective supervise SPEC` runs a search,
+//! and `objective worker … --symbol SCENARIO` is its worker, which runs the scenario of that name instead of loading
+//! a library; only the scenario `library` loads a library. Never used outside tests.
 
 mod faults;
 mod memory;
@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use training::{execution, heavy, long, peaked, population, train};
 
-/// The searches of this program keep what they publish in the database.
+/// A store without objects: the searches of this program keep what they publish in the database.
 struct NoStore;
 
 impl Objects for NoStore {
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     match args.first().and_then(|arg| arg.to_str()) {
         Some("supervise") => {
-            // A folder of what is known may follow, and then who the code comes from.
+            // The optional arguments are the folder of trusted code, and the origin of the search's code.
             let origin = if args.get(3).is_some_and(|from| from == "study") { Origin::Study } else { Origin::User };
             let trust = Trust { known: args.get(2).map(PathBuf::from), code: origin, mirror: origin };
             ferrotune_tuner::supervisor::main(Path::new(&args[1]), &trust, &|_| Ok(None), &NoStore, &mut |_| {})
@@ -95,7 +95,7 @@ fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
         "heedless" => {
             let x = quick_parameter(trial)?;
             let mut seen = 0_u64;
-            // Goes on as if there were no checkpoint, whatever is said.
+            // Continues as if there were no checkpoint, whatever `restore` returns.
             trial.restore(&mut seen).unwrap_or_default();
             for step in 0..100 {
                 std::thread::sleep(Duration::from_millis(10));
@@ -136,7 +136,7 @@ fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
         }
         "unsteady" => {
             quick_parameter(trial)?;
-            // One byte more for each worker.
+            // Each worker adds one byte to the file.
             let workers = trial.folder().join("workers");
             let mut seen = std::fs::read(&workers).unwrap_or_default();
             seen.push(b'w');
@@ -149,7 +149,7 @@ fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
         "sized" => {
             let mib: usize = trial.int("mib", 20..=400).log().get()?;
             let held = vec![1_u8; mib << 20];
-            // Long enough for the watch to see it.
+            // Long enough for the memory watch to see the memory.
             std::thread::sleep(Duration::from_millis(30));
             Ok(Some(f64::from(std::hint::black_box(held)[mib])))
         }
@@ -207,7 +207,7 @@ fn play(scenario: &str, trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
     }
 }
 
-/// The larger, the better and the slower; the second trial leaves it all to its reports.
+/// A trade-off: a larger number is better and slower. The second trial returns no values, so its reports have them.
 fn trade_off(trial: &Trial) -> Result<(Option<f64>, Option<f64>)> {
     let x = quick_parameter(trial)?;
     trial.report(0, [("accuracy", x), ("size", x * x), ("latency", 10.0 * x)])?;
@@ -218,7 +218,7 @@ fn quick_parameter(trial: &Trial) -> Result<f64> {
     trial.float("x", 0.0..=1.0).get()
 }
 
-/// Ranges in single precision, and bounds that sums have put beside their decimals.
+/// Ranges in single precision, and bounds that rounded sums have moved away from their decimals.
 fn decimals(trial: &Trial) -> Result<Option<f64>> {
     let rate: f32 = trial.float("rate", 0.1..=0.5).step(0.1).default(0.3).get()?;
     let tenth = 0.1;
@@ -226,7 +226,7 @@ fn decimals(trial: &Trial) -> Result<Option<f64>> {
     let shift: f32 = trial.float("shift", -0.6..=0.6).step(0.2).get()?;
     let lr: f32 = trial.float("lr", 1e-4..=1e-1).log().get()?;
     let share: f32 = trial.choice("share", [0.1, 0.7]).get()?;
-    // A condition on what was asked for in the other precision.
+    // A condition on a parameter that was asked for in the other precision.
     let near: i64 = trial.int("near", 1..=9).when("rate", tenth + tenth + tenth).get()?;
     let points = [0.1_f32, 0.2, 0.3, 0.4, 0.5];
     if !points.contains(&rate) || !(1e-4..=1e-1).contains(&lr) || ![0.1, 0.7].contains(&share) || shift.abs() > 0.6 {
@@ -238,7 +238,7 @@ fn decimals(trial: &Trial) -> Result<Option<f64>> {
 fn quick(trial: &Trial) -> Result<Option<f64>> {
     let x = quick_parameter(trial)?;
     let units: usize = trial.int("units", 1..=20_000).log().get()?;
-    // Trials of different sizes, as in a real search.
+    // The trials have different sizes, as in a real search.
     let weights = Tensor::ones((units, 64), DType::F32, &trial.device()?)?;
     std::hint::black_box(weights.sum_all()?.to_scalar::<f32>()?);
     trial.report(0, [("val_accuracy", x)])?;

@@ -1,4 +1,4 @@
-//! The scenarios that measure what memory costs: shared data that are mapped, and memory that is freed and taken again.
+//! Scenarios that measure memory: of shared data that are mapped, and of tensors that are freed and allocated again.
 
 use super::quick_parameter;
 use candle_core::{DType, Device, Tensor};
@@ -6,7 +6,7 @@ use ferrotune_trial::{Result, Share as _, Shared, Trial};
 use std::path::Path;
 use std::time::Instant;
 
-/// Maps the shared data once more and reports what that cost.
+/// Maps the shared data once more, and reports the cost in time and memory.
 pub(crate) fn look_at_shared(trial: &Trial, shared: &Shared) -> Result<Option<f64>> {
     let x = quick_parameter(trial)?;
     let given = Tensor::unpack("data", shared)?;
@@ -21,7 +21,7 @@ pub(crate) fn look_at_shared(trial: &Trial, shared: &Shared) -> Result<Option<f6
     Ok(None)
 }
 
-/// Reports how many pages the system has to provide for a step whose tensors are those of the step before.
+/// Reports the number of pages that the system provides for a step whose tensors have the sizes of the previous step.
 pub(crate) fn step_again(trial: &Trial) -> Result<Option<f64>> {
     let x = quick_parameter(trial)?;
     let weights = Tensor::ones((512, 512), DType::F32, &Device::Cpu)?;
@@ -37,20 +37,20 @@ pub(crate) fn step_again(trial: &Trial) -> Result<Option<f64>> {
     Ok(None)
 }
 
-/// Holds 130 MiB in tensors of one size, and after these are freed in tensors of another.
+/// Holds 130 MiB in tensors of one size, frees them, and then does the same with other sizes.
 pub(crate) fn change_sizes(trial: &Trial) -> Result<Option<f64>> {
     let x = quick_parameter(trial)?;
     for mib in [1, 3, 10, 32, 130, 2] {
         let held: Result<Vec<_>> =
             (0..130 / mib).map(|_| Ok(Tensor::ones((mib, 1 << 18), DType::F32, &Device::Cpu)?)).collect();
         std::hint::black_box(held?);
-        // Long enough for the watch to see it.
+        // Long enough for the memory watch to see the memory.
         std::thread::sleep(std::time::Duration::from_millis(30));
     }
     Ok(Some(x))
 }
 
-/// Pages that the system has provided to this process without reading them from a disk.
+/// The number of pages that the system has provided to this process without reading them from a disk.
 fn page_faults() -> Result<f64> {
     let status = std::fs::read_to_string("/proc/self/stat")?;
     let after_name = status.rsplit_once(')').ok_or("no name")?.1;

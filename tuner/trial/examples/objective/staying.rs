@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Each trial reports its process, how many trials that has had, and what it finds of earlier ones; most then end badly or
-/// leave something behind.
+/// Each trial reports its process, the number of trials in that process, and the traces of earlier trials. Most trials then
+/// end badly or leave something behind.
 pub(crate) fn in_company(trial: &Trial) -> Result<Option<f64>> {
     static TRIALS: AtomicU64 = AtomicU64::new(0);
     let x = quick_parameter(trial)?;
@@ -41,7 +41,7 @@ pub(crate) fn in_company(trial: &Trial) -> Result<Option<f64>> {
     Ok(Some(x))
 }
 
-/// Reports until it is told to stop, and says that it was.
+/// A scenario that reports steps until the trial is asked to stop, and prints that it was.
 pub(crate) fn heed(trial: &Trial) -> Result<Option<f64>> {
     let x = quick_parameter(trial)?;
     for step in 0.. {

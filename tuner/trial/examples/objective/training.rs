@@ -1,4 +1,4 @@
-//! Scenarios that train for epochs and restore checkpoints. Each one fails where it finds a state that it did not save.
+//! Scenarios that train for epochs and restore checkpoints. A scenario fails if it restores a state that it did not save.
 
 use super::faults::die_of_a_fault;
 use super::memory::status_kib;
@@ -8,7 +8,7 @@ use candle_nn::{Optimizer as _, ParamsAdamW, VarMap};
 use ferrotune_trial::{AdamW, Result, Trial};
 use std::time::Duration;
 
-/// Counts epochs in a model of one number, and finds out where a checkpoint was not what it should have been.
+/// Counts epochs in a model of one number, and fails if a checkpoint has a wrong state.
 pub(crate) fn train(trial: &Trial, work: Duration) -> Result<Option<f64>> {
     let x = quick_parameter(trial)?;
     let vars = VarMap::new();
@@ -27,7 +27,7 @@ pub(crate) fn train(trial: &Trial, work: Duration) -> Result<Option<f64>> {
     trial.best("val_accuracy").map(Some)
 }
 
-/// Is at its best at the second epoch.
+/// A scenario whose best epoch is the second.
 pub(crate) fn peaked(trial: &Trial) -> Result<Option<f64>> {
     let x = quick_parameter(trial)?;
     let mut seen = 0_u64;
@@ -41,7 +41,7 @@ pub(crate) fn peaked(trial: &Trial) -> Result<Option<f64>> {
     trial.best("val_accuracy").map(Some)
 }
 
-/// Has a state of 480 MiB. Dies after its first checkpoint, and reports what it took to restore that.
+/// A scenario with a state of 480 MiB. It dies after its first checkpoint, and reports the memory that the restore takes.
 pub(crate) fn heavy(trial: &Trial) -> Result<Option<f64>> {
     let x = quick_parameter(trial)?;
     let (model, small) = (VarMap::new(), VarMap::new());
@@ -72,7 +72,7 @@ pub(crate) fn heavy(trial: &Trial) -> Result<Option<f64>> {
     Ok(Some(x))
 }
 
-/// Reports 101 metrics in each of 1,500 steps, all at once, which come to megabytes.
+/// Reports 101 metrics in each of 1,500 steps at once, which makes megabytes.
 pub(crate) fn long(trial: &Trial) -> Result<Option<f64>> {
     let x = quick_parameter(trial)?;
     let names: Vec<String> = (0..100).map(|index| format!("gradient_of_layer_{index}")).collect();
@@ -83,7 +83,7 @@ pub(crate) fn long(trial: &Trial) -> Result<Option<f64>> {
     Ok(Some(x))
 }
 
-/// Trains a model that knows how many epochs it has seen, and in which trial it began.
+/// Trains a model that records the number of its epochs, and the trial in which it began.
 pub(crate) fn population(trial: &Trial) -> Result<Option<f64>> {
     let x = quick_parameter(trial)?;
     let vars = VarMap::new();
@@ -104,7 +104,7 @@ pub(crate) fn population(trial: &Trial) -> Result<Option<f64>> {
     trial.best("val_accuracy").map(Some)
 }
 
-/// Fails where it finds what another execution has left.
+/// Fails if it finds files or a state of another execution.
 pub(crate) fn execution(trial: &Trial) -> Result<Option<f64>> {
     let x = quick_parameter(trial)?;
     let mut begun_by: u64 = trial.execution();

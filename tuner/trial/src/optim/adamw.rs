@@ -1,4 +1,4 @@
-//! AdamW whose state can be saved.
+//! The optimiser AdamW, with a state that can be saved.
 
 use super::state::{State, times};
 use super::{Rule, of};
@@ -31,10 +31,10 @@ pub struct AdamW {
 }
 
 impl AdamW {
-    /// The optimiser of these variables with a learning rate, and candle's defaults for the rest, as candle's own `AdamW::new_lr`.
+    /// An optimiser of these variables with a learning rate, and candle's defaults for the rest, as candle's own `AdamW::new_lr`.
     ///
     /// # Errors
-    /// Those of [`Optimizer::new`].
+    /// The errors of [`Optimizer::new`].
     pub fn new_lr(vars: Vec<Var>, learning_rate: f64) -> Result<AdamW> {
         Optimizer::new(vars, ParamsAdamW { lr: learning_rate, ..ParamsAdamW::default() })
     }
@@ -64,7 +64,7 @@ impl Optimizer for AdamW {
 pub(super) struct Coefficients<T> {
     pub(super) first_scale: T,
     pub(super) second_scale: T,
-    /// The share of a variable that weight decay leaves.
+    /// The share of a variable that remains after weight decay.
     keep: T,
     lr: T,
 }
@@ -72,7 +72,7 @@ pub(super) struct Coefficients<T> {
 impl Rule<2> for ParamsAdamW {
     type Scalars<T: Sync> = Coefficients<T>;
 
-    /// Both moments begin at 0, which biases the first ones.
+    /// The moments begin at 0, which biases the first steps. The scales correct that.
     fn scalars(&self, lr: f64, steps: u32) -> Coefficients<f64> {
         let exponent = i32::try_from(steps).unwrap_or(i32::MAX);
         let scale = |beta: f64| 1.0 / (1.0 - beta.powi(exponent));
@@ -115,8 +115,8 @@ impl Rule<2> for ParamsAdamW {
     }
 }
 
-/// `1 / (1 - beta^steps)`, by `1 - e^x = -2 t / (1 - t)` with `t = tanh(x / 2)`: the difference itself loses all digits of
-/// single precision where `beta` is near 1 and the steps are few.
+/// The bias correction `1 / (1 - beta^steps)`, by `1 - e^x = -2 t / (1 - t)` with `t = tanh(x / 2)`. A plain difference loses all
+/// digits of single precision where `beta` is near 1 and the steps are few.
 fn scale(beta: f64, steps: &Tensor) -> Result<Tensor> {
     if beta == 0.0 {
         return steps.ones_like();
@@ -171,7 +171,7 @@ mod tests {
         Ok(())
     }
 
-    /// The variable after `steps` steps with a gradient that depends on where it is.
+    /// Trains the variable for `steps` steps with a gradient that depends on the variable's value.
     fn train(var: &Var, optimiser: &mut AdamW, steps: usize) -> Result<Vec<f64>> {
         for _ in 0..steps {
             optimiser.backward_step(&var.as_tensor().powf(4.0)?.sum_all()?)?;

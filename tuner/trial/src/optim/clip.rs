@@ -1,17 +1,17 @@
-//! Keeps gradients from becoming too large.
+//! Clipping of gradients, by their norm or by their values.
 
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Result, Tensor, Var, bail};
 
-/// Scales the gradients of `vars` down so that all of them together have a 2-norm of `max_norm` at most (Pascanu et al.
-/// 2013, arXiv:1211.5063, algorithm 1), and returns the norm that they had, a tensor without dimensions: `f64` on the CPU and on
-/// CUDA, and on other devices only where a gradient is. Variables without a gradient are passed over.
+/// Scales the gradients of `vars` down so that all of them together have a 2-norm of at most `max_norm` (Pascanu et al.
+/// 2013, arXiv:1211.5063, algorithm 1). Returns the norm before the scaling, a tensor without dimensions: `f64` on the CPU and on
+/// CUDA, and on other devices only if a gradient is `f64`. Variables without a gradient are skipped.
 ///
-/// On a plugin's device no value is read, so that a compiled step can clip. Gradients that are not finite make all of them NaN
-/// there. In PyTorch an infinite one makes the others 0.
+/// On a plugin's device no value is read, so that a compiled step can clip. There, a gradient that is not finite makes all
+/// gradients NaN. In PyTorch an infinite gradient makes the others 0.
 ///
 /// # Errors
-/// On the CPU and on CUDA where the norm is NaN or infinite, in which case no gradient is changed.
+/// On the CPU and on CUDA if the norm is NaN or infinite. No gradient is changed then.
 ///
 /// ```
 /// use candle_core::{Device, Var};
@@ -27,7 +27,7 @@ pub fn clip_grad_norm(grads: &mut GradStore, vars: &[Var], max_norm: f64) -> Res
     let Some(first) = gradients.first() else { return Tensor::new(0_f64, &Device::Cpu) };
     // A compiled step cannot read the norm, and neither the CPU nor CUDA compiles steps.
     let is_read = first.device().is_cpu() || first.device().is_cuda();
-    // In double precision, as the sum over all variables of a large model needs it; a TPU has none.
+    // A sum over all variables of a large model needs double precision, which a TPU does not have.
     let is_double = is_read || gradients.iter().any(|gradient| gradient.dtype() == DType::F64);
     let dtype = if is_double { DType::F64 } else { DType::F32 };
     let wide = gradients.iter().map(|gradient| gradient.detach().to_dtype(dtype)).collect::<Result<Vec<_>>>()?;
@@ -36,7 +36,7 @@ pub fn clip_grad_norm(grads: &mut GradStore, vars: &[Var], max_norm: f64) -> Res
         scale(grads, vars, max_norm, norm.to_scalar()?)?;
         return Ok(norm);
     }
-    // The squares of numbers above 1e19 are no numbers in single precision.
+    // The squares of numbers above 1e19 overflow in single precision.
     let greatest = |gradient: &Tensor| gradient.abs()?.max_all();
     let unit = Tensor::stack(&wide.iter().map(greatest).collect::<Result<Vec<_>>>()?, 0)?.max_all()?;
     let is_unit = unit.gt(0.0)?.mul(&unit.lt(f64::INFINITY)?)?;
@@ -47,7 +47,7 @@ pub fn clip_grad_norm(grads: &mut GradStore, vars: &[Var], max_norm: f64) -> Res
     unit * norm
 }
 
-/// The 2-norm of all elements of gradients.
+/// The 2-norm of all elements of the gradients.
 fn norm(gradients: &[Tensor]) -> Result<Tensor> {
     let squares = gradients.iter().map(|gradient| gradient.sqr()?.sum_all()).collect::<Result<Vec<_>>>()?;
     Tensor::stack(&squares, 0)?.sum_all()?.sqrt()
@@ -68,7 +68,7 @@ fn scale_on_device(grads: &mut GradStore, vars: &[Var], max_norm: f64, unit: &Te
     let is_larger = (unit * norm)?.gt(max_norm)?;
     let divisor = is_larger.where_cond(norm, &norm.ones_like()?)?;
     let factor = (divisor.recip()? * max_norm)?;
-    // A comparison would lose that the norm is NaN; 0 times infinity is NaN, too.
+    // A comparison alone would hide that the norm is NaN. The product with 0 keeps NaN, and turns infinity into NaN.
     let nan = (norm * 0.0)?;
     let clipped = |gradient: &Tensor| {
         let like = |scalar: &Tensor| scalar.to_dtype(gradient.dtype());
@@ -79,10 +79,10 @@ fn scale_on_device(grads: &mut GradStore, vars: &[Var], max_norm: f64, unit: &Te
     change(grads, vars, |gradient| in_f32(gradient, clipped))
 }
 
-/// Moves each element of the gradients of `vars` into `-max_value..=max_value`. NaN stays NaN.
+/// Clamps each element of the gradients of `vars` to `-max_value..=max_value`. NaN stays NaN.
 ///
 /// # Errors
-/// Where `max_value` is negative.
+/// If `max_value` is negative.
 pub fn clip_grad_value(grads: &mut GradStore, vars: &[Var], max_value: f64) -> Result<()> {
     if max_value < 0.0 {
         bail!("gradients cannot be clipped to {max_value}; give a value of 0 or more");
@@ -90,7 +90,7 @@ pub fn clip_grad_value(grads: &mut GradStore, vars: &[Var], max_value: f64) -> R
     change(grads, vars, |gradient| gradient.clamp(-max_value, max_value))
 }
 
-/// Computes with numbers of 16 bits in f32, and rounds the result once.
+/// Computes on numbers of 16 bits in `f32`, and rounds the result once.
 fn in_f32(gradient: &Tensor, compute: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
     match gradient.dtype() {
         dtype @ (DType::BF16 | DType::F16) => compute(&gradient.to_dtype(DType::F32)?)?.to_dtype(dtype),

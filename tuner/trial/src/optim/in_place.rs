@@ -1,4 +1,4 @@
-//! One pass over a variable, its gradient and its moments: in place, on all threads of the pool.
+//! The update of a variable and its moments in one pass: in place, on all threads of the pool.
 
 use super::Rule;
 use candle_core::backend::BackendStorage as _;
@@ -8,11 +8,11 @@ use num_traits::Float;
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 use std::cell::RefCell;
 
-/// Elements that one thread takes at a time. What is read and written of them fits into a core's second cache.
+/// The number of elements that one thread updates at a time. Their memory fits into a core's second-level cache.
 const ELEMENTS: usize = 1 << 14;
 
-/// Updates `value` and `moments` by `rule`. All are on the CPU, have one floating-point dtype and one shape, and none shares its
-/// memory with another one.
+/// Updates `value` and `moments` by `rule`. All tensors are on the CPU and have the same floating-point dtype and shape. No two of
+/// them share memory.
 pub(super) fn update<const N: usize, R: Rule<N>>(
     value: &Tensor,
     gradient: &Tensor,
@@ -62,7 +62,7 @@ impl<const N: usize, R: Rule<N>> Update<'_, N, R> {
     }
 }
 
-/// Gives `run` the elements of all `tensors` together, after those that are open already.
+/// Calls `run` with the elements of the tensors in `opened` and of all `tensors`.
 fn open<T: Element>(tensors: &[Tensor], opened: &mut [&mut [T]], run: &mut dyn FnMut(&mut [&mut [T]])) -> Result<()> {
     let Some((first, others)) = tensors.split_first() else {
         run(opened);
@@ -75,7 +75,7 @@ fn open<T: Element>(tensors: &[Tensor], opened: &mut [&mut [T]], run: &mut dyn F
     })))
 }
 
-/// Gives a closure a tensor's memory, for as long as it runs.
+/// An operation of candle that passes a tensor's memory to a closure.
 struct Open<F>(RefCell<F>);
 
 impl<F: FnMut(&mut CpuStorage, &Layout) -> Result<()>> InplaceOp1 for Open<F> {
@@ -141,7 +141,7 @@ impl<T: Element, const N: usize> Chunk<'_, T, N> {
     }
 }
 
-/// A dtype of variables. Types of 16 bits are computed with in 32.
+/// A dtype of variables. Numbers of 16 bits are computed in 32 bits.
 trait Element: WithDType {
     type Wide: Float;
 

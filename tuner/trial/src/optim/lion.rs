@@ -1,4 +1,4 @@
-//! Lion, which keeps one moment and uses only the sign of the update.
+//! The optimiser Lion, which keeps one moment and uses only the sign of the update.
 
 use super::state::{State, times};
 use super::{Rule, of};
@@ -9,16 +9,16 @@ use candle_core::{Result, Tensor, Var};
 use candle_nn::Optimizer;
 use num_traits::Float;
 
-/// The settings of [`Lion`]; the defaults are the paper's.
+/// The settings of [`Lion`], with the paper's values as defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParamsLion {
     /// The learning rate. The paper finds the best one three to ten times smaller than that of AdamW.
     pub lr: f64,
-    /// How much of the moment is in an update.
+    /// The weight of the moment in an update.
     pub beta1: f64,
-    /// How much of the moment is kept for the next step.
+    /// The share of the moment that is kept for the next step.
     pub beta2: f64,
-    /// The share of a variable that a step takes away, times the learning rate.
+    /// The share of a variable that a step subtracts, times the learning rate.
     pub weight_decay: f64,
 }
 
@@ -28,8 +28,8 @@ impl Default for ParamsLion {
     }
 }
 
-/// Lion (Chen et al. 2023, arXiv:2302.06675, algorithm 2): each element moves by the learning rate, in the direction of the
-/// sign of a mean of gradients. Its state goes into a checkpoint.
+/// The optimiser Lion (Chen et al. 2023, arXiv:2302.06675, algorithm 2). Each element moves by the learning rate, in the direction
+/// of the sign of a mean of gradients. A checkpoint can save its state.
 ///
 /// ```
 /// use candle_core::{Device, Var};
@@ -70,7 +70,7 @@ impl Optimizer for Lion {
 /// The numbers of one step.
 pub(super) struct Rates<T> {
     lr: T,
-    /// The share of a variable that weight decay leaves.
+    /// The share of a variable that remains after weight decay.
     keep: T,
 }
 

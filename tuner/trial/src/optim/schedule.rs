@@ -1,9 +1,9 @@
-//! Learning rates that change from step to step. A schedule keeps no state: the step alone decides, so that a trial which
-//! resumes has the rates of one that never stopped.
+//! Schedules of the learning rate. A schedule keeps no state: its rate depends only on the step, so that a resumed trial
+//! has the same rates as a trial that never stopped.
 
 use std::f64::consts::PI;
 
-/// The learning rate of each step, counted from 0.
+/// A schedule: the learning rate of each step, counted from 0.
 ///
 /// ```
 /// use ferrotune_trial::optim::Schedule;
@@ -27,28 +27,28 @@ enum Shape {
 }
 
 impl Schedule {
-    /// The same rate at each step.
+    /// A schedule with the same rate at each step.
     pub fn constant(lr: f64) -> Schedule {
         Schedule::new(lr, Shape::Constant)
     }
 
-    /// A straight line from `lr` to 0 at step `steps`, the length of the whole training.
+    /// A schedule that falls in a straight line from `lr` to 0 at step `steps`, the length of the whole training.
     pub fn linear(lr: f64, steps: u64) -> Schedule {
         Schedule::new(lr, Shape::Linear { steps })
     }
 
-    /// Half a cosine from `lr` to 0 at step `steps`, the length of the whole training (Loshchilov and Hutter 2017,
+    /// A schedule along half a cosine from `lr` to 0 at step `steps`, the length of the whole training (Loshchilov and Hutter 2017,
     /// arXiv:1608.03983, equation 5).
     pub fn cosine(lr: f64, steps: u64) -> Schedule {
         Schedule::new(lr, Shape::Cosine { steps })
     }
 
-    /// `lr`, multiplied by `factor` after each `every` steps. With `every` of 0 the rate stays.
+    /// A schedule that begins at `lr` and multiplies the rate by `factor` after each `every` steps. If `every` is 0, the rate is constant.
     pub fn step(lr: f64, every: u64, factor: f64) -> Schedule {
         Schedule::new(lr, Shape::Step { every, factor })
     }
 
-    /// Begins with `steps` steps of which the rate grows on a straight line to `lr`.
+    /// Adds a warm-up: in the first `steps` steps the rate grows in a straight line to `lr`.
     #[must_use]
     pub fn warm_up(self, steps: u64) -> Schedule {
         Schedule { warm_up: steps, ..self }
@@ -60,7 +60,7 @@ impl Schedule {
             return self.lr * (step + 1) as f64 / self.warm_up as f64;
         }
         let step = step - self.warm_up;
-        // What is left of the training, between 1 and 0.
+        // The remaining share of the training, from 1 to 0.
         let rest = |steps: u64| match steps.saturating_sub(self.warm_up) {
             0 => 0.0,
             steps => 1.0 - step.min(steps) as f64 / steps as f64,

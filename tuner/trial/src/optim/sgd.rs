@@ -1,4 +1,4 @@
-//! Gradient descent, with momentum where it is wanted.
+//! The optimiser SGD: gradient descent, with optional momentum.
 
 use super::state::{State, times};
 use super::{Rule, of};
@@ -9,14 +9,14 @@ use candle_core::{Result, Tensor, Var};
 use candle_nn::Optimizer;
 use num_traits::Float;
 
-/// The settings of [`SGD`], with the meaning that they have in PyTorch's `torch.optim.SGD`.
+/// The settings of [`SGD`], with the same meaning as in PyTorch's `torch.optim.SGD`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParamsSGD {
     /// The learning rate.
     pub lr: f64,
-    /// The share of the last step's direction that is added to the gradient; 0 keeps no moment.
+    /// The share of the last step's direction that is added to the gradient. With 0, no moment is kept.
     pub momentum: f64,
-    /// Whether the gradient is taken where the momentum leads (Sutskever et al. 2013, section 2.1).
+    /// Whether to use Nesterov's momentum: the gradient at the position to which the momentum leads (Sutskever et al. 2013, section 2.1).
     pub nesterov: bool,
     /// The share of a variable that is added to its gradient.
     pub weight_decay: f64,
@@ -28,8 +28,8 @@ impl Default for ParamsSGD {
     }
 }
 
-/// Stochastic gradient descent. Unlike `candle_nn::SGD` it has momentum and weight decay, and its state goes into a
-/// checkpoint.
+/// The optimiser SGD, stochastic gradient descent. Unlike `candle_nn::SGD` it has momentum and weight decay, and a checkpoint can
+/// save its state.
 ///
 /// ```
 /// use candle_core::{Device, Var};

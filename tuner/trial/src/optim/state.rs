@@ -1,4 +1,4 @@
-//! What an optimiser keeps: the variables, their moments, the learning rate and the number of steps. Saves and restores it.
+//! The state of an optimiser: the variables, their moments, the learning rate and the number of steps. Saves and restores it.
 
 use super::{Rule, in_order, in_place};
 use crate::plugins::zeros_like;
@@ -15,23 +15,23 @@ pub(super) struct State<const N: usize> {
     names: [&'static str; N],
 }
 
-/// Where the moments are, and the numbers that change from step to step.
+/// The storage of the moments, and of the numbers that change from step to step.
 #[derive(Debug)]
 enum Kept<const N: usize> {
-    /// On the CPU, where one pass over its memory updates a variable.
+    /// The storage on the CPU, where one pass over its memory updates a variable.
     Host { moments: Vec<[Tensor; N]>, lr: f64, steps: u32 },
-    /// On another device, all in variables of candle, so that a compiled step takes them as inputs.
+    /// The storage on another device: variables of candle, so that a compiled step has them as inputs.
     Device { moments: Vec<[Var; N]>, numbers: Numbers },
 }
 
-/// Numbers of an optimiser as variables on its device, without dimensions: `f64` if a variable of the model is, else `f32`.
+/// An optimiser's numbers as variables on its device, without dimensions: `f64` if a variable of the model is `f64`, else `f32`.
 #[derive(Debug)]
 struct Numbers {
     lr: Var,
     steps: Var,
     /// The last learning rate that was set.
     known_lr: f64,
-    /// Why the device does not have it.
+    /// The error of the last attempt to set the rate on the device.
     failure: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl<const N: usize> State<N> {
         Ok(State { vars, kept: Kept::Host { moments, lr, steps: 0 }, names })
     }
 
-    /// The state as any device keeps it. `vars` is not empty.
+    /// The state in the form for devices other than the CPU; it works on any device. `vars` is not empty.
     pub(super) fn on_device(vars: Vec<Var>, names: [&'static str; N], lr: f64) -> Result<State<N>> {
         let moments = vars.iter().map(|var| array(|_| Var::from_tensor(&zeros_like(var)?))).collect::<Result<_>>()?;
         let is_wide = vars.iter().any(|var| var.dtype() == DType::F64);
@@ -81,7 +81,7 @@ impl<const N: usize> State<N> {
     /// Applies `rule` to each variable that has a gradient.
     ///
     /// # Errors
-    /// Those of candle, and on another device than the CPU that of the last [`State::set_learning_rate`].
+    /// The errors of candle. On a device other than the CPU, also the error of the last [`State::set_learning_rate`].
     pub(super) fn update<R: Rule<N>>(&mut self, grads: &GradStore, rule: &R) -> Result<()> {
         match &mut self.kept {
             Kept::Host { moments, lr, steps } => {
@@ -126,10 +126,10 @@ impl<const N: usize> State<N> {
         }
     }
 
-    /// Takes over what [`State::save`] wrote.
+    /// Restores the state that [`State::save`] wrote.
     ///
     /// # Errors
-    /// Nothing is changed where `saved` is of another optimiser or of another model.
+    /// If `saved` is of another optimiser or of another model. Nothing is changed then.
     pub(super) fn restore(&mut self, name: &str, saved: &Shared) -> std::result::Result<(), ShareError> {
         let steps_name = format!("{name}ferrotune:steps");
         let text = saved.text(&steps_name)?;
@@ -144,7 +144,7 @@ impl<const N: usize> State<N> {
                 }
             }
         }
-        // Replaces one moment after the other, because there may be too little memory for a second copy of all.
+        // The moments are replaced one by one, because the memory may not suffice for a second copy of all of them.
         for index in 0..self.vars.len() {
             for (place, kind) in self.names.into_iter().enumerate() {
                 let name = moment_name(name, kind, index);
@@ -173,7 +173,7 @@ impl<const N: usize> State<N> {
 }
 
 impl Numbers {
-    /// candle's trait has no error for this, so that the next step returns it.
+    /// Sets the learning rate. candle's trait allows no error here, so the next step returns the error.
     fn set_learning_rate(&mut self, lr: f64) {
         self.known_lr = lr;
         self.failure = self.of(lr).and_then(|lr| self.lr.set(&lr)).err().map(|error| error.to_string());
@@ -186,7 +186,7 @@ impl Numbers {
         }
     }
 
-    /// Counts a step.
+    /// Adds 1 to the number of steps, and returns it.
     fn next_step(&self) -> Result<Tensor> {
         let steps = (self.steps.as_detached_tensor() + 1.0)?;
         self.steps.set(&steps)?;
@@ -202,12 +202,12 @@ impl Numbers {
     }
 }
 
-/// A tensor times a number of the optimiser, which is in `f64` where any variable is.
+/// Multiplies a tensor by a number of the optimiser, which is `f64` if any variable is.
 pub(super) fn times(tensor: &Tensor, number: &Tensor) -> Result<Tensor> {
     tensor.broadcast_mul(&number.to_dtype(tensor.dtype())?)
 }
 
-/// A step of one variable by candle's operations, of which a compiled step is made. Types of 16 bits are computed with in 32.
+/// A step of one variable by candle's operations, for compiled steps too. Numbers of 16 bits are computed in 32 bits.
 fn update_on_device<const N: usize, R: Rule<N>>(
     var: &Var,
     gradient: &Tensor,

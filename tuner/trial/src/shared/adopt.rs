@@ -1,4 +1,4 @@
-//! A tensor that another process has written into a file of its own, as memory that the tensor frees like any other.
+//! Adoption of a tensor from a file that another process has written, as memory that the tensor frees like any other.
 
 use super::foreign::map_tensor;
 use super::{ShareError, dtype_of};
@@ -9,9 +9,9 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 /// The tensor `name` of the file at `path`, in safetensors layout. A large tensor of a sealed memory file lies over the file's
-/// pages, without a copy, and gets copies of those that it changes; another one is read.
+/// pages, without a copy; a page is copied when the tensor changes it. Any other tensor is read.
 ///
-/// The file may be closed and removed at once. Fails if the file has no such tensor, or one of a type that candle has not.
+/// The file may be closed and removed at once. Fails if the file has no such tensor, or if candle does not have its type.
 pub fn adopt(path: &Path, name: &str) -> Result<candle_core::Tensor, ShareError> {
     let unread = |source| ShareError::File { what: format!("read {}:", path.display()), source };
     let file = File::open(path).map_err(unread)?;
@@ -24,7 +24,7 @@ pub fn adopt(path: &Path, name: &str) -> Result<candle_core::Tensor, ShareError>
     map_tensor(name, &file, start, dtype_of(name, info)?, &info.shape)
 }
 
-/// The JSON behind the eight bytes of its length.
+/// The JSON of the file's header, after the eight bytes of its length.
 fn header(file: &File) -> io::Result<Vec<u8>> {
     let mut length = [0; 8];
     file.read_exact_at(&mut length, 0)?;
@@ -54,12 +54,12 @@ mod tests {
         adopt(format!("/proc/self/fd/{}", file.as_raw_fd()).as_ref(), name)
     }
 
-    /// How many of this process's mappings are of memory files of this name.
+    /// The number of this process's mappings of memory files of this name.
     fn mappings(name: &str) -> Result<usize> {
         Ok(std::fs::read_to_string("/proc/self/maps")?.matches(&format!("/memfd:{name}")).count())
     }
 
-    /// A sealed file with one tensor, whose data begin where the pages of a large vector do.
+    /// A sealed file with one tensor, whose data begin at the same place of a page as those of a large vector.
     fn sealed(name: &str, numbers: &[u8]) -> Result<File> {
         let file = sealable(name, numbers)?;
         seal(&file)?;
@@ -77,7 +77,7 @@ mod tests {
         Ok(file)
     }
 
-    /// Takes from everyone the right to change a file. The system itself holds pages for a moment now and then.
+    /// Seals a file, so that nobody can change it. The system itself holds pages for a moment now and then, so a failure is retried.
     fn seal(file: &File) -> Result {
         while let Err(error) = fcntl_add_seals(file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE) {
             assert_eq!(error, rustix::io::Errno::BUSY);

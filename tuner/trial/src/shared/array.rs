@@ -1,4 +1,4 @@
-//! A file's bytes as one tensor, for formats with other headers than that of safetensors.
+//! The bytes of a file as one tensor, for formats whose header is not that of safetensors.
 
 use super::ShareError;
 use super::foreign::Mapping;

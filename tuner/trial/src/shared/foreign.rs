@@ -56,7 +56,7 @@ impl Mapping {
         shape: &[usize],
     ) -> Result<Tensor, ShareError> {
         let unsupported = |source| ShareError::Tensor { name: name.to_owned(), source };
-        // A tensor's strides are products of its lengths beside one that is zero, too.
+        // The strides are products of the other lengths even if one length is zero, so these products must not overflow.
         let most = shape.iter().try_fold(1_usize, |elements, length| elements.checked_mul((*length).max(1)));
         let elements = most.map(|most| if shape.contains(&0) { 0 } else { most });
         let end = elements.and_then(|elements| elements.checked_mul(dtype.size_in_bytes())?.checked_add(offset));
@@ -73,9 +73,9 @@ impl Mapping {
         }
         // SAFETY: the offset lies within the mapping, as was just checked.
         let start = unsafe { self.start.add(offset) };
-        // SAFETY: `start` is aligned for the type that `dtype` stands for and followed by `elements` of it inside the
+        // SAFETY: `start` is aligned for the type that `dtype` names and followed by `elements` values of it inside the
         // mapping, which is writable and stays for ever; every bit pattern is a value of these types. No other tensor
-        // lies over these bytes, because each is asked for once. The vectors are never dropped, see below.
+        // lies over these bytes, because each is requested once. The vectors are never dropped, see below.
         let storage = unsafe {
             match dtype {
                 DType::U8 => CpuStorage::U8(foreign(start, elements)),
@@ -94,7 +94,7 @@ impl Mapping {
             }
         };
         let tensor = Tensor::from_storage(Storage::Cpu(storage), shape, BackpropOp::none(), false);
-        // candle shares storage by reference count: because this clone is leaked the count never becomes zero, and the
+        // candle shares storage by reference count. Because this clone is leaked, the count never becomes zero, and the
         // vector's memory never goes to an allocator that did not allocate it.
         std::mem::forget(tensor.clone());
         Ok(tensor)
@@ -127,7 +127,7 @@ pub(super) fn read_tensor(
     Ok(Tensor::from_storage(Storage::Cpu(storage), shape, BackpropOp::none(), false))
 }
 
-/// Reads numbers of a type that candle's storage holds.
+/// Reads numbers of a type that candle's storage has.
 fn read<T: WithDType>(file: &File, start: u64, length: usize) -> io::Result<Vec<T>> {
     let mut numbers = vec![T::zero(); length];
     // SAFETY: the slice is initialised and has no padding, and every bit pattern is a valid number, so any bytes may be
@@ -138,11 +138,11 @@ fn read<T: WithDType>(file: &File, start: u64, length: usize) -> io::Result<Vec<
     Ok(numbers)
 }
 
-/// From this size on, glibc's allocator gives a vector pages of its own, and gives them back to the system with the vector: cells
+/// From this size on, glibc's allocator gives a vector its own pages, and frees them to the system with the vector: cells
 /// set its `M_MMAP_THRESHOLD` to at most this (`keep_freed_memory`). Smaller vectors share pages, and are copied.
 const OWN_PAGES_BYTES: usize = 256 << 20;
 
-/// A tensor that begins at byte `start` of a file. It has its own memory, and if that is large, its pages are those of the file.
+/// A tensor of the data from byte `start` of a file. It has its own memory; if the tensor is large, its pages are those of the file.
 pub(super) fn map_tensor(
     name: &str,
     file: &File,
@@ -198,7 +198,7 @@ fn map<T: Copy + Default + bytemuck::Pod>(file: &File, start: u64, length: usize
 
 /// Whether nobody can change or shorten the file.
 fn is_fixed(file: &File) -> bool {
-    // An error means a file without seals. `FUTURE_WRITE` is not enough: who has the file mapped, such as a forked process, may write.
+    // An error means a file without seals. `FUTURE_WRITE` is not enough: a process that has the file mapped, such as a fork, may write.
     fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK | SealFlags::WRITE))
 }
 
@@ -211,7 +211,7 @@ unsafe fn foreign<T>(start: *mut u8, length: usize) -> Vec<T> {
     unsafe { Vec::from_raw_parts(start.cast(), length, length) }
 }
 
-/// Hands the bytes of a contiguous tensor on the CPU to `write`, without a copy.
+/// Passes the bytes of a contiguous tensor on the CPU to `write`, without a copy.
 pub(super) fn with_bytes(
     name: &str,
     tensor: &Tensor,

@@ -1,4 +1,4 @@
-//! Writes captured variables into one sealed memory file. Makes no second copy of a contiguous tensor.
+//! The writer of captured variables: all of them go into one sealed memory file. Makes no second copy of a contiguous tensor.
 
 use super::foreign::with_bytes;
 use super::{Share, ShareError};
@@ -10,10 +10,10 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Every tensor's data begin at a multiple of this, which is enough for all vector instructions.
+/// The alignment of every tensor's data, which is enough for all vector instructions.
 const ALIGNMENT_BYTES: usize = 64;
 
-/// Prefix of the names of gaps between tensors.
+/// The prefix of the names of gaps between tensors.
 pub(super) const PADDING: &str = "ferrotune:padding.";
 
 /// Variables to write into a file.
@@ -35,17 +35,17 @@ pub struct Pack {
 }
 
 impl Pack {
-    /// Nothing packed yet.
+    /// A pack without variables.
     pub fn new() -> Pack {
         Pack::default()
     }
 
-    /// Adds a variable; the same as [`Share::pack`] with another order of arguments.
+    /// Adds a variable; [`Share::pack`] with another order of arguments.
     pub fn add<T: Share>(&mut self, name: &str, variable: &T) -> Result<(), ShareError> {
         variable.pack(name, self)
     }
 
-    /// Adds a tensor, which is read when the file is written.
+    /// Adds a tensor, whose data are read when the file is written.
     pub fn tensor(&mut self, name: &str, tensor: &Tensor) -> Result<(), ShareError> {
         match tensor.dtype() {
             dtype @ (DType::F6E2M3 | DType::F6E3M2 | DType::F4 | DType::F8E8M0) => {
@@ -90,7 +90,7 @@ impl Pack {
     }
 }
 
-/// The position of each tensor. Gaps are tensors of bytes, because safetensors allows no gaps.
+/// The position of each tensor. A gap is a tensor of bytes, because safetensors allows no gaps.
 fn layout(tensors: &BTreeMap<String, Tensor>) -> Vec<(String, TensorInfo)> {
     let mut infos = Vec::new();
     let mut end = 0_usize;

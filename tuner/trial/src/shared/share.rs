@@ -1,4 +1,4 @@
-//! Variables that travel from a cell to a trial. [`share_fields!`] adds the user's own types.
+//! The trait of variables that a cell can share with a trial. [`share_fields!`] implements it for the user's own types.
 //!
 //! [`share_fields!`]: crate::share_fields
 
@@ -40,8 +40,8 @@ pub trait Share: Sized {
     }
 }
 
-/// Lets a struct travel if its fields can. In a notebook, write it on its own line, in the cell of the struct or in a
-/// later one.
+/// Implements `Share` for a struct whose fields have it. In a notebook, write it on its own line, in the cell of
+/// the struct or in a later one.
 ///
 /// ```
 /// # use candle_core::Tensor;
@@ -75,7 +75,7 @@ impl Share for Tensor {
     }
 }
 
-/// A description of devices, which the trial opens itself.
+/// A strategy describes devices, and the trial opens them itself.
 impl Share for Strategy {
     fn pack(&self, name: &str, pack: &mut Pack) -> Result<(), ShareError> {
         let text = serde_json::to_string(self).map_err(|error| kind::<Self>(name, error.to_string()))?;
@@ -179,7 +179,7 @@ macro_rules! tuples {
 
 for_tuples!(tuples);
 
-/// Values that travel as text. Rust writes these types without loss, also floats.
+/// Implements `Share` for values that are stored as text. Rust writes these types without loss, also floats.
 macro_rules! texts {
     ($($kind:ty $({ $($list:item)* })?),* $(,)?) => {$(
         impl Share for $kind {
@@ -197,7 +197,7 @@ macro_rules! texts {
     )*};
 }
 
-/// Numbers whose lists are tensors.
+/// Implements `Share` for numbers whose lists are tensors.
 macro_rules! tensor_elements {
     ($($kind:ty),*) => { texts! { $($kind {
         fn pack_list(list: &[$kind], name: &str, pack: &mut Pack) -> Result<(), ShareError> {
@@ -212,7 +212,7 @@ macro_rules! tensor_elements {
     }),* } };
 }
 
-/// Numbers and bools that tensors do not have; a list of them is one line of text.
+/// Implements `Share` for numbers and bools that tensors do not have. A list of them is one line of text.
 macro_rules! words {
     ($($kind:ty),*) => { texts! { $($kind {
         fn pack_list(list: &[$kind], name: &str, pack: &mut Pack) -> Result<(), ShareError> {

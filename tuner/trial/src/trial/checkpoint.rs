@@ -20,10 +20,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 const READ: &str = "read the checkpoint";
-/// How many of the last checkpoints a trial keeps.
+/// The number of recent checkpoints that a trial keeps.
 const KEPT: usize = 2;
 
-/// What loads a state of any type from a checkpoint.
+/// A function that loads a state of any type from a checkpoint.
 type Loading<'a> = Box<dyn FnOnce(&Shared) -> Result<(), ShareError> + 'a>;
 
 impl Trial {
@@ -32,8 +32,8 @@ impl Trial {
     ///
     /// When this returns, the checkpoint survives a crash of the machine. The trial resumes from it only if the
     /// objective calls [`Trial::restore`]. If the search is being stopped and the objective does not use
-    /// [`Trial::epochs`], it fails with [`TrialError::Stopped`] after it has written the checkpoint. A trial of given values
-    /// ([`Trial::of`]) writes none.
+    /// [`Trial::epochs`], this call fails with [`TrialError::Stopped`] after the checkpoint has been written. A trial of given values
+    /// ([`Trial::of`]) writes no checkpoint.
     ///
     /// ```no_run
     /// # fn objective(trial: &ferrotune_trial::Trial, vars: candle_nn::VarMap) -> ferrotune_trial::Result<()> {
@@ -81,10 +81,11 @@ impl Trial {
     ///
     /// Call it after building the state and before [`Trial::epochs`], which then continues after the checkpoint:
     /// `trial.restore((&vars, &mut optimiser, &mut position))`. Fails if the checkpoint has another state. If a
-    /// checkpoint is damaged, loads the one before it. If the system cannot read one, this call and all later calls
+    /// checkpoint is damaged, loads the previous one. If the system cannot read a checkpoint, this call and all later calls
     /// fail, and the trial continues from that checkpoint another time.
     ///
-    /// A trial of given values ([`Trial::of`]) loads the file of [`FixedTrial::with_checkpoint`](super::FixedTrial::with_checkpoint), and fails if it is damaged.
+    /// A trial of given values ([`Trial::of`]) loads the file of
+    /// [`FixedTrial::with_checkpoint`](super::FixedTrial::with_checkpoint), and fails if the file is damaged.
     #[track_caller]
     pub fn restore(&self, state: impl Restore) -> Result<bool> {
         let restore: Loading<'_> = Box::new(|saved| state.restore("", saved));
@@ -99,7 +100,7 @@ impl Trial {
             return Ok(false);
         };
         let mut generations = self.generations()?;
-        // If the journal does not have it, the worker that wrote it was killed before it could report it.
+        // A checkpoint that the journal does not have is from a worker that was killed before its report.
         generations.retain(|number| *number <= last);
         if generations.last() != Some(&last) {
             let path = self.folder().join(checkpoint_file(last));
@@ -115,7 +116,7 @@ impl Trial {
                     self.draw_after(step)?;
                     return Ok(true);
                 }
-                // This is why the one before it is kept.
+                // A damaged file is the reason to keep the previous checkpoint too.
                 Err(OpenError::Damaged(reason)) => {
                     eprintln!("ferrotune: the checkpoint {} is damaged: {reason}", path.display());
                 }
@@ -126,7 +127,7 @@ impl Trial {
         Ok(false)
     }
 
-    /// Loads the checkpoint that a trial of given values has, if it has one.
+    /// Loads the checkpoint that was given to a trial of given values, if there is one.
     fn load_given(&self, fixed: &Fixed, restore: Loading<'_>) -> Result<bool, BoxError> {
         let Some(path) = &fixed.checkpoint else { return Ok(false) };
         let (saved, step) = generation::open(path).map_err(|error| failure("read", path, error.into()))?;
@@ -139,8 +140,8 @@ impl Trial {
         Ok(true)
     }
 
-    /// What is drawn after a checkpoint does not depend on what was drawn before it, so that a trial that goes on from it draws
-    /// the same.
+    /// Restarts the random numbers after a checkpoint from a seed of the step. They do not depend on earlier draws, so that a resumed
+    /// trial draws the same numbers.
     fn draw_after(&self, step: u64) -> Result<(), BoxError> {
         draw_from(derived(self.seed(), step))
     }
@@ -160,7 +161,7 @@ impl Trial {
         TrialError::Refused { reason }
     }
 
-    /// Removes all checkpoints except the last ones and that of the best step; `earlier` are those before `last`.
+    /// Removes all checkpoints except the last ones and that of the best step; `earlier` are the checkpoints before `last`.
     fn remove_old(&self, earlier: &[u64], last: u64) -> Result<(), TrialError> {
         self.read_steps(earlier)?;
         self.checkpoints.borrow_mut().retain(|number, _| *number == last || earlier.contains(number));
@@ -180,7 +181,7 @@ impl Trial {
             let path = self.folder().join(checkpoint_file(*number));
             let step = if is_known { Ok(None) } else { step_of(&path) };
             match step {
-                // A damaged one has no step, and is never the best.
+                // A damaged checkpoint has no step, and is never the best.
                 Ok(step) => self.checkpoints.borrow_mut().extend(step.map(|step| (*number, step))),
                 Err(source) => return Err(self.unreadable(READ, path, source)),
             }

@@ -1,7 +1,7 @@
-//! A trial whose values are given, so that the function that the objective uses builds the best model again. Belongs to
-//! no search: what it reports is kept by the trial alone, and checkpoints are not written.
+//! A trial of given values, so that the function that the objective uses can build the best model again. Belongs to
+//! no search: only the trial itself keeps its reports, and no checkpoint is written.
 //!
-//! Optuna's `FixedTrial`; Keras Tuner has `hypermodel.build(best_hps)`.
+//! This is Optuna's `FixedTrial`; Keras Tuner has `hypermodel.build(best_hps)`.
 
 use super::Trial;
 use crate::connection::SupervisorClient;
@@ -47,7 +47,7 @@ impl From<&TrialRecord> for FixedValues {
     }
 }
 
-/// What a trial of given values has beside them.
+/// The further settings of a trial of given values.
 #[derive(Clone, Debug, Default)]
 pub(in crate::trial) struct Fixed {
     /// The file that [`Trial::restore`] loads.
@@ -55,12 +55,12 @@ pub(in crate::trial) struct Fixed {
 }
 
 impl Trial {
-    /// A trial that has these values and belongs to no search, for a function that the objective uses, too: nobody writes
-    /// a model twice. `%best` shows it for the best trial.
+    /// A trial that has these values and belongs to no search. It fits the function that builds the objective's model, so that nobody
+    /// writes a model twice. `%best` shows the call for the best trial.
     ///
-    /// Asking for a parameter that is not among the values fails, and so does a range that does not have its value.
-    /// Reports do nothing but count for [`Trial::best`], nothing prunes the trial, its epochs are all that it asks for,
-    /// and no checkpoint is written. Its device is the one that is connected, its seed the one in force.
+    /// A request for a parameter that is not among the values fails, and so does a range that does not contain its value.
+    /// Reports only count for [`Trial::best`], the trial is never pruned, it runs all the epochs that it asks for,
+    /// and no checkpoint is written. Its device is the connected device, and its seed is the present one.
     ///
     /// ```
     /// use ferrotune_trial::{Result, Trial};
@@ -88,7 +88,7 @@ pub struct FixedTrial {
     trial: Box<dyn Held>,
 }
 
-/// A trial behind a pointer whose type does not name it: a cell with such a trial does not compile the drop of all its parts.
+/// A trial behind a pointer whose type does not name it, so that a cell with such a trial need not compile the drop of all its parts.
 trait Held: Debug {
     fn get(&self) -> &Trial;
     fn get_mut(&mut self) -> &mut Trial;
@@ -118,15 +118,15 @@ impl FixedTrial {
             items: Vec::new(),
             reported: BTreeMap::new(),
             objectives: Vec::new(),
-            // Only workers of early versions read it.
+            // Only workers of early versions read this field.
             objective: Objective::new("", Direction::Min),
         };
         let trial = Trial::new(Box::new(FixedAnswers { values }), assignment);
         FixedTrial { trial: Box::new(Trial { fixed: Some(Fixed::default()), ..trial }) }
     }
 
-    /// The checkpoint of a search's trial that [`Trial::restore`] loads: it gives the model its weights, and
-    /// [`Trial::epochs`] continues after it. The file is read by `restore`, which fails if it cannot be read.
+    /// Sets the checkpoint of a search's trial that [`Trial::restore`] loads. It gives the model its weights, and
+    /// [`Trial::epochs`] continues after it. `restore` reads the file, and fails if that is not possible.
     ///
     /// ```no_run
     /// # use ferrotune_trial::{Result, Trial};
@@ -142,12 +142,12 @@ impl FixedTrial {
         self
     }
 
-    /// Lets [`Trial::best`] give the smallest report of a metric.
+    /// Sets a metric as an objective whose smallest report [`Trial::best`] returns.
     pub fn minimize(self, metric: &str) -> FixedTrial {
         self.with_objective(Objective::new(metric, Direction::Min))
     }
 
-    /// Lets [`Trial::best`] give the largest report of a metric.
+    /// Sets a metric as an objective whose largest report [`Trial::best`] returns.
     pub fn maximize(self, metric: &str) -> FixedTrial {
         self.with_objective(Objective::new(metric, Direction::Max))
     }
@@ -166,7 +166,7 @@ impl Deref for FixedTrial {
     }
 }
 
-/// Answers a trial's requests from given values.
+/// A client that answers a trial's requests from given values.
 #[derive(Debug)]
 struct FixedAnswers {
     values: Values,
@@ -175,7 +175,7 @@ struct FixedAnswers {
 impl SupervisorClient for FixedAnswers {
     fn exchange(&mut self, request: &Request) -> io::Result<Reply> {
         Ok(match request {
-            // The error of the call has its place.
+            // The trial's own call adds its place to the error.
             Request::Suggest { name, distribution, .. } => match self.value(name, distribution) {
                 Ok(value) => Reply::Value { value },
                 Err(reason) => Reply::Refused { reason },
@@ -191,7 +191,7 @@ impl SupervisorClient for FixedAnswers {
 }
 
 impl FixedAnswers {
-    /// The parameter's value in the type of its range, or why it has none.
+    /// The parameter's value in the type of its range, or the reason why it has none.
     fn value(&self, name: &str, distribution: &Distribution) -> Result<Value, String> {
         distribution.validate(name).map_err(|error| error.to_string())?;
         let Some(value) = self.values.get(name) else {

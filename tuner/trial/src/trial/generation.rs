@@ -1,4 +1,4 @@
-//! One checkpoint file: safetensors with a checksum over every byte of it. A file is written completely or not at all,
+//! A checkpoint file: safetensors with a checksum over every byte of it. A file is written completely or not at all,
 //! and is on disk when the call returns.
 
 use crate::any_error::BoxError;
@@ -12,31 +12,31 @@ use std::path::Path;
 
 const CHECKSUM: &str = "ferrotune:crc";
 const VERSION: &str = "ferrotune:version";
-/// Version of the checkpoint format, in addition to safetensors.
+/// The version of the checkpoint format, in addition to safetensors.
 const CURRENT: u64 = 1;
-/// Placeholder for the checksum while it is computed.
+/// The placeholder for the checksum while it is computed.
 const BLANK: &str = "00000000";
 
-/// Why a checkpoint cannot be opened.
+/// The reason why a checkpoint cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpenError {
-    /// It is damaged; use an earlier one.
+    /// The file is damaged; an earlier checkpoint must be used.
     #[error("{0}")]
     Damaged(String),
-    /// It is whole, but from a later version of Ferrotune.
+    /// The file is whole, but from a later version of Ferrotune.
     #[error("it was written by checkpoint version {found}, this one reads up to {CURRENT}; update ferrotune")]
     Newer { found: u64 },
-    /// The system cannot read it, which says nothing about its content.
+    /// The system cannot read the file, so its content may still be good.
     #[error(transparent)]
     Unreadable(#[from] io::Error),
 }
 
-/// For `map_err`: an error of the content, not of reading.
+/// The error of damaged content, for `map_err`.
 fn damaged(error: impl std::fmt::Display) -> OpenError {
     OpenError::Damaged(error.to_string())
 }
 
-/// Writes the packed state after `step`.
+/// Writes the packed state of `step` into a checkpoint file.
 pub(super) fn write(mut pack: Pack, step: u64, path: &Path) -> Result<(), BoxError> {
     pack.text(VERSION, CURRENT.to_string());
     write_texts(pack, step, path)
@@ -61,7 +61,7 @@ fn write_texts(mut pack: Pack, step: u64, path: &Path) -> Result<(), BoxError> {
 }
 
 /// Opens a checkpoint, checks its checksum, and returns its step. Does not map the file: if the file is shortened or
-/// its disk disappears, a read fails, where a mapping would kill the process.
+/// its disk disappears, a read fails, but a mapping would kill the process.
 pub(super) fn open(path: &Path) -> Result<(Shared, u64), OpenError> {
     let mut file = File::open(path)?;
     let mut header = header(&mut file)?;
@@ -84,7 +84,7 @@ pub(super) fn open(path: &Path) -> Result<(Shared, u64), OpenError> {
     Ok((saved, step))
 }
 
-/// The length in the file, and the header.
+/// The header of a file, with the eight bytes of its length.
 fn header(file: &mut impl Read) -> Result<Vec<u8>, OpenError> {
     let mut header = Vec::new();
     file.by_ref().take(8).read_to_end(&mut header)?;
@@ -97,8 +97,8 @@ fn header(file: &mut impl Read) -> Result<Vec<u8>, OpenError> {
     if read < bytes { Err(damaged("it ends in its header")) } else { Ok(header) }
 }
 
-/// The position and the value of the checksum. A quote within a text has a backslash before it, so no text of the user
-/// looks like this.
+/// The position and the value of the checksum in the header. A quote within a text has a backslash before it, so no text of the
+/// user looks like the checksum's key.
 fn checksum(header: &[u8]) -> Option<(usize, String)> {
     let key = format!("\"{CHECKSUM}\":\"");
     let place = header.windows(key.len()).position(|window| window == key.as_bytes())? + key.len();
@@ -106,7 +106,7 @@ fn checksum(header: &[u8]) -> Option<(usize, String)> {
     Some((place, String::from_utf8_lossy(told).into_owned()))
 }
 
-/// Writes through and computes the checksum.
+/// A writer that passes bytes to a file and computes their checksum.
 struct Summing<W> {
     file: W,
     hasher: Hasher,
@@ -156,7 +156,7 @@ mod tests {
         small(&path)?;
         let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
         assert!(text.contains("\"ferrotune:version\":\"1\""), "{text}");
-        // A later version would write it like this, with a correct checksum.
+        // A later version writes such a file, with a correct checksum.
         let mut pack = Pack::new();
         pack.text(VERSION, "2".to_owned());
         write_texts(pack, 7, &path)?;

@@ -1,4 +1,4 @@
-//! Hyper-parameters that an objective may ask for. The supervisor checks ranges when it draws values.
+//! The hyper-parameters that an objective may ask for. The supervisor checks ranges when it draws values.
 //!
 //! An objective asks for a conditional parameter under an `if`, as in Optuna: nothing is declared, and oracles learn
 //! its condition from the trials without it. Keras Tuner has `conditional_scope` because it must know the whole space
@@ -20,7 +20,7 @@ use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
 impl Trial {
-    /// A whole number of any integer type. Bounds are inclusive.
+    /// A request for a whole number of any integer type. Bounds are inclusive.
     ///
     /// ```no_run
     /// # fn objective(trial: &ferrotune_trial::Trial) -> ferrotune_trial::Result<()> {
@@ -32,7 +32,7 @@ impl Trial {
         IntParameter::new(Question::here(self, name), &range)
     }
 
-    /// A real number. Bounds are inclusive.
+    /// A request for a real number. Bounds are inclusive.
     ///
     /// ```no_run
     /// # fn objective(trial: &ferrotune_trial::Trial) -> ferrotune_trial::Result<()> {
@@ -44,7 +44,7 @@ impl Trial {
         FloatParameter::new(Question::here(self, name), &range)
     }
 
-    /// One of a list of strings, numbers or bools. A choice of strings gives a `String`.
+    /// A request for one of a list of strings, numbers or bools. A choice of strings gives a `String`.
     ///
     /// ```no_run
     /// # fn objective(trial: &ferrotune_trial::Trial) -> ferrotune_trial::Result<()> {
@@ -59,13 +59,13 @@ impl Trial {
         ChoiceParameter { question, values, is_ordered: false, default: None, kind: PhantomData }
     }
 
-    /// `false` or `true`.
+    /// A request for `false` or `true`.
     #[track_caller]
     pub fn bool(&self, name: &str) -> ChoiceParameter<'_, bool> {
         self.choice(name, [false, true])
     }
 
-    /// A fixed value, which is recorded like the others.
+    /// A request for a fixed value, which is recorded like the others.
     #[track_caller]
     pub fn fixed<T: Choosable>(&self, name: &str, value: T) -> ChoiceParameter<'_, T> {
         self.choice(name, [value])
@@ -105,33 +105,33 @@ impl<'a, T: Copy, K> NumberParameter<'a, T, K> {
         NumberParameter { question, low, high, step: None, scale: Scale::Linear, default: None, kind: PhantomData }
     }
 
-    /// Only `low, low + step, …`.
+    /// Restricts the values to `low, low + step, …`.
     pub fn step(mut self, step: T) -> Self {
         self.step = Some(step);
         self
     }
 
-    /// Uniform in the logarithm.
+    /// Draws values uniformly in the logarithm.
     pub fn log(mut self) -> Self {
         self.scale = Scale::Log;
         self
     }
 
-    /// Uniform in the logarithm from the upper bound, so most values are near it. Keras Tuner's `reverse_log`.
+    /// Draws values uniformly in the logarithm, mirrored so that most of them are near the upper bound. Keras Tuner's `reverse_log`.
     pub fn reverse_log(mut self) -> Self {
         self.scale = Scale::ReverseLog;
         self
     }
 
-    /// Asks only if `parent`, which was asked for before, has this value. Otherwise the value is the default or the
-    /// lower bound, and is not recorded. With several values of one parent, any of them is enough; with several
-    /// parents, all must match.
+    /// Makes the parameter conditional: it is asked for only if `parent`, an earlier parameter, has this value. Otherwise the
+    /// value is the default or the lower bound, and is not recorded. With several values of one parent, any of them is enough; with
+    /// several parents, all must match.
     pub fn when(mut self, parent: &str, value: impl Choosable) -> Self {
         self.question.when(parent, value.to_value());
         self
     }
 
-    /// The value of the first trial.
+    /// Sets the value of the first trial.
     pub fn default(mut self, value: T) -> Self {
         self.default = Some(value);
         self
@@ -139,7 +139,7 @@ impl<'a, T: Copy, K> NumberParameter<'a, T, K> {
 }
 
 impl<T: Integer> IntParameter<'_, T> {
-    /// The value in this trial.
+    /// Asks for the value in this trial.
     ///
     /// Fails if the range is empty or invalid, or differs from an earlier range of the same name, or exceeds `i64`.
     #[track_caller]
@@ -157,7 +157,7 @@ impl<T: Integer> IntParameter<'_, T> {
 }
 
 impl<T: Real> FloatParameter<'_, T> {
-    /// The value in this trial.
+    /// Asks for the value in this trial.
     ///
     /// Fails if the range is empty or invalid, or differs from an earlier range of the same name.
     #[track_caller]
@@ -170,7 +170,7 @@ impl<T: Real> FloatParameter<'_, T> {
     }
 }
 
-/// A request for one of a list, made by [`Trial::choice`], [`Trial::bool`] and [`Trial::fixed`].
+/// A request for one value of a list, made by [`Trial::choice`], [`Trial::bool`] and [`Trial::fixed`].
 #[derive(Clone, Debug)]
 #[must_use = "a parameter is asked for with .get()?"]
 pub struct ChoiceParameter<'a, T> {
@@ -182,21 +182,21 @@ pub struct ChoiceParameter<'a, T> {
 }
 
 impl<T: Choosable> ChoiceParameter<'_, T> {
-    /// The value of the first trial.
+    /// Sets the value of the first trial.
     pub fn default(mut self, value: T) -> Self {
         self.default = Some(value.to_value());
         self
     }
 
-    /// Neighbours in the list are similar, as in `["small", "medium", "large"]`; the search uses ranks.
+    /// Declares that neighbours in the list are similar, as in `["small", "medium", "large"]`; the search uses ranks.
     pub fn ordered(mut self) -> Self {
         self.is_ordered = true;
         self
     }
 
-    /// Asks only if `parent`, which was asked for before, has this value. Otherwise the value is the default or the
-    /// first of the list, and is not recorded. With several values of one parent, any of them is enough; with several
-    /// parents, all must match.
+    /// Makes the parameter conditional: it is asked for only if `parent`, an earlier parameter, has this value. Otherwise the
+    /// value is the default or the first of the list, and is not recorded. With several values of one parent, any of them is enough; with
+    /// several parents, all must match.
     ///
     /// ```no_run
     /// # fn objective(trial: &ferrotune_trial::Trial) -> ferrotune_trial::Result<()> {
@@ -217,7 +217,7 @@ impl<T: Choosable> ChoiceParameter<'_, T> {
 }
 
 impl<T: Plain> ChoiceParameter<'_, T> {
-    /// The value in this trial.
+    /// Asks for the value in this trial.
     ///
     /// Fails if the list is empty, or if a parameter of this name had another kind before.
     #[track_caller]

@@ -1,5 +1,5 @@
-//! States that a checkpoint can save: models, optimisers, and every value that can travel to a trial, one or several at
-//! once.
+//! The states that a checkpoint can save, one or several at once: models, optimisers, and every value that can be shared with
+//! a trial.
 
 use crate::shared::{Pack, Share, ShareError, Shared, for_tuples};
 use candle_core::Var;
@@ -52,7 +52,7 @@ impl Restore for &VarMap {
                 return Err(ShareError::Fit { mismatch });
             }
         }
-        // With a name, the model's tensors begin with it; without one, they are all that belong to no other state.
+        // With a name, the model's tensors have names that begin with it. Without one, the model has all tensors that no other state has.
         let names = saved.tensor_names(name).into_iter();
         if let Some(other) = names.filter(|other| !other.contains(':')).find(|other| !variables.contains_key(other)) {
             let mismatch = format!("the model has no `{other}`; build it before trial.restore");
@@ -81,7 +81,7 @@ impl<T: Share> Restore for &mut T {
     }
 }
 
-/// The colon separates it from the names of a model's variables.
+/// The name of a value in the file. Its colon separates it from the names of a model's variables.
 fn value_name(name: &str) -> String {
     format!("{name}ferrotune:value")
 }
@@ -104,8 +104,8 @@ macro_rules! tuples {
     )*};
 }
 
-/// The first of several states has the name of the tuple: the variables of a model that comes first keep their own
-/// names, as all readers of safetensors expect.
+/// The name of a member of a tuple. The first member has the name of the tuple, so that the variables of a model that comes first
+/// keep their own names, as all readers of safetensors expect.
 fn member(name: &str, index: usize) -> String {
     if index == 0 { name.to_owned() } else { format!("{name}ferrotune:{index}.") }
 }

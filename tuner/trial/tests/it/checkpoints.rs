@@ -1,4 +1,4 @@
-//! Checkpoints on a disk that fails, after kills at the worst instant, over several workers, and in little memory.
+//! Tests of checkpoints: on a disk that fails, after kills at the worst instant, over several workers, and in little memory.
 
 use crate::harness::{Done, Supervisor, on_disk, run, spec};
 use ferrotune_space::checkpoint::step_of;
@@ -38,7 +38,7 @@ fn folder_of(spec: &StudySpec, number: u64) -> PathBuf {
     spec.directory.join(&spec.project).join("trials").join(number.to_string())
 }
 
-/// The names of the files in a trial's folder that `wanted` takes, with what is in them.
+/// The names and the contents of the files in a trial's folder whose names satisfy `wanted`.
 fn files(spec: &StudySpec, number: u64, wanted: impl Fn(&str) -> bool) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(folder_of(spec, number)).unwrap().map(|entry| entry.unwrap().path());
     let named = entries.map(|path| (path.file_name().unwrap().to_str().unwrap().to_owned(), path));
@@ -49,13 +49,13 @@ fn checkpoints(spec: &StudySpec, number: u64) -> BTreeMap<String, Vec<u8>> {
     files(spec, number, |name| name.starts_with("checkpoint-"))
 }
 
-/// The steps of a trial's checkpoints, by age.
+/// The steps of a trial's checkpoints, oldest first.
 fn steps(spec: &StudySpec, number: u64) -> Vec<u64> {
     let names = checkpoints(spec, number).into_keys();
     names.map(|name| step_of(&folder_of(spec, number).join(name)).unwrap().unwrap()).collect()
 }
 
-/// A search that was interrupted after its trial had come to `step`.
+/// A search that was interrupted after its trial had reached `step`.
 fn interrupted(directory: &Path, scenario: &str, step: u64) -> StudySpec {
     let spec = spec(directory, scenario, 1);
     let mut supervisor = Supervisor::start(&spec);
@@ -73,7 +73,7 @@ fn checkpoint_that_cannot_be_read_ends_the_search_and_nothing_is_lost() {
     let kept = checkpoints(&spec, 0);
     assert_eq!(kept.len(), 2);
     for calls in ["open", "read", "list"] {
-        // EIO, ENOMEM, EACCES, EMFILE, ESTALE.
+        // The errors EIO, ENOMEM, EACCES, EMFILE and ESTALE.
         for errno in ["5", "12", "13", "24", "116"] {
             let part = if calls == "list" { "trials/0" } else { ".safetensors" };
             let done = run_with_faults(&spec, &library, part, calls, errno, "1");
@@ -84,7 +84,7 @@ fn checkpoint_that_cannot_be_read_ends_the_search_and_nothing_is_lost() {
             assert_eq!(on_disk(&spec)[0].ending, None);
         }
     }
-    // The objective fails if its model has not seen the epochs that it is to have seen.
+    // The objective fails if its model has not counted the right number of epochs.
     assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
     let record = &on_disk(&spec)[0];
     assert_eq!((record.state(), record.metrics.len()), (State::Finished, 27));
@@ -171,7 +171,7 @@ fn leftovers_of_kills_are_removed_and_no_file_of_the_users() {
     let library = faulty_files(directory.path());
     let mut spec = spec(directory.path(), "train", 1);
     let is_partial = |name: &str| name.ends_with(".partial");
-    // Killed before its fourth checkpoint has its name, and the trial's second worker likewise.
+    // The trial's first worker is killed before its fourth checkpoint gets its name, and so is the second worker.
     spec.supervision.retries = 1;
     run_with_faults(&spec, &library, "checkpoint-", "rename", "KILL", "4");
     let record = &on_disk(&spec)[0];
@@ -184,11 +184,11 @@ fn leftovers_of_kills_are_removed_and_no_file_of_the_users() {
     }
     spec.max_trials = 2;
     spec.supervision.retries = 0;
-    // Killed when its first checkpoint has its name, and before it could tell.
+    // The worker is killed after its first checkpoint got its name, before the worker could report it.
     run_with_faults(&spec, &library, "trials/1/checkpoint-", "renamed", "KILL", "1");
     assert_eq!(on_disk(&spec)[1].checkpoint, None);
     assert_eq!(checkpoints(&spec, 1).into_keys().collect::<Vec<_>>(), ["checkpoint-000000.safetensors"]);
-    // As a supervisor leaves it that is killed along with its worker.
+    // A supervisor that is killed along with its worker leaves such a file.
     std::fs::write(folder_of(&spec, 1).join("checkpoint-000001.partial"), "torn").unwrap();
     spec.max_trials = 3;
     assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
@@ -214,7 +214,7 @@ fn budget_that_suffices_from_scratch_suffices_after_a_resume() {
     );
     let reported = |step: u64, metric: &str| record.metrics[&step][metric].unwrap();
     assert_eq!(reported(1, "same"), 1.0);
-    // The last tensor's memory may still be the allocator's.
+    // The allocator may still have the last tensor's memory.
     assert!(reported(1, "grown_mib") < 40.0, "{} MiB", reported(1, "grown_mib"));
 }
 
@@ -223,7 +223,7 @@ fn a_full_disk_ends_the_search_and_not_the_trial() {
     let directory = tempfile::tempdir().unwrap();
     let library = faulty_files(directory.path());
     let spec = spec(directory.path(), "train", 1);
-    // The trial's second checkpoint finds no room (ENOSPC).
+    // The trial's second checkpoint finds a full disk (ENOSPC).
     let error = run_with_faults(&spec, &library, "/checkpoint-", "rename", "28", "2").last().unwrap_err();
     assert!(error.starts_with("cannot write the checkpoint "), "{error}");
     let cure = "No space left on device (os error 28); free some space, then run the search again: trial 0 goes on from its last checkpoint";
@@ -232,6 +232,6 @@ fn a_full_disk_ends_the_search_and_not_the_trial() {
     assert_eq!((&trial.ending, trial.checkpoint.as_deref()), (&None, Some("checkpoint-000000.safetensors")));
     let done = run(&spec);
     assert_eq!(done.last(), Ok(Finish::MaxTrials));
-    // The objective fails if it does not go on where its checkpoint is.
+    // The objective fails if it does not continue after its checkpoint.
     assert_eq!(on_disk(&spec)[0].ending, Some(Ending::Finished));
 }

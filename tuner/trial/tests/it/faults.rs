@@ -1,4 +1,4 @@
-//! Every way in which a trial can go wrong is recorded as what it is, and the search goes on.
+//! Tests of failing trials: every way to fail is recorded as what it is, and the search continues.
 
 use crate::harness::{on_disk, run, spec, tagged};
 use ferrotune_space::event::Finish;
@@ -52,7 +52,7 @@ fn memory_is_held_to_the_budget_before_much_more_is_taken() {
         panic!("{:?}", done.ended()[7].ending);
     };
     assert_eq!(budget_bytes, 200 * MIB);
-    // At 1 GB/s a tick takes 10 MB; that it does is for a benchmark to say. Only a watch that sleeps takes so much.
+    // At 1 GB/s a tick takes 10 MB; a benchmark checks that. Only a watch that sleeps lets a trial take more than the limit here.
     assert!(peak_bytes > 200 * MIB && peak_bytes < 500 * MIB, "{peak_bytes}");
     assert!(done.ended()[7].peak_bytes >= peak_bytes);
 }
@@ -144,7 +144,7 @@ fn one_allocation_beyond_the_budget_is_refused_by_the_system() {
     spec.memory_budget_bytes = Some(100 * MIB);
     let Some(Ending::OutOfMemory { peak_bytes, .. }) = run(&spec).ended()[0].ending else { panic!() };
     assert!(peak_bytes >= 4096 * MIB, "{peak_bytes}");
-    // Nothing of it was ever taken.
+    // The refused memory was never allocated.
     assert!(on_disk(&spec)[0].peak_bytes < 100 * MIB);
 }
 
@@ -157,7 +157,7 @@ fn flood_of_threads_is_ended() {
         ending.ends_with("threads and processes at once; a trial may have 4096") || ending.contains("thread"),
         "{ending}"
     );
-    // Each thread would sleep for 9 s.
+    // Without an end, each thread would sleep for 9 s.
     assert!(done.ended()[0].seconds < 5.0, "{}", done.ended()[0].seconds);
 }
 

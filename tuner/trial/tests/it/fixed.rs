@@ -1,4 +1,4 @@
-//! A trial of given values: the function that a search calls builds the best model again.
+//! Tests of a trial of given values: the function that a search calls builds the best model again.
 
 use crate::harness::{on_disk, run, spec};
 use candle_core::{DType, Device};
@@ -25,7 +25,7 @@ fn values_take_the_types_of_the_ranges_that_ask_for_them() -> Result<()> {
     let lr: f32 = trial.float("lr", 0.0..=2.0).get()?;
     let optimiser = trial.choice("optimiser", ["adam", "sgd"]).get()?;
     assert_eq!((units, lr, optimiser.as_str()), (64, 1.0, "sgd"));
-    // Its condition is false, so it needs no value.
+    // The condition of `beta` is false, so it needs no value.
     assert_eq!(trial.float("beta", 0.5..=0.9).when("optimiser", "adam").default(0.8).get()?, 0.8);
     Ok(())
 }
@@ -68,7 +68,7 @@ fn whole_objective_runs_without_a_search_and_writes_nothing() -> Result<()> {
     Ok(())
 }
 
-/// The model of the scenario `train`: the number of epochs that it has seen.
+/// The model of the scenario `train`, which counts its epochs.
 fn model(name: &str) -> Result<VarMap> {
     let vars = VarMap::new();
     vars.get(1, name, Init::Const(0.0), DType::F32, &Device::Cpu)?;

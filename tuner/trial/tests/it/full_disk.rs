@@ -1,4 +1,4 @@
-//! A disk that is full while the study's files are copied costs nothing: the search begins, or goes on, once there is room.
+//! Tests of a full disk while the study's files are copied: nothing is lost, and the search begins or continues once there is room.
 
 use crate::harness::{on_disk, run, spec};
 use ferrotune_space::event::Finish;
@@ -7,7 +7,7 @@ use ferrotune_tuner::supervisor::spec_of;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A file system of 8 MiB, gone with this; none where this user may not mount one.
+/// A file system of 8 MiB, unmounted when dropped. It cannot be made where this user may not mount file systems.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -25,7 +25,7 @@ impl Drop for Disk {
     }
 }
 
-/// Takes all but so much of the disk.
+/// Fills the disk except for `left_bytes`.
 fn fill(disk: &Path, left_bytes: usize) -> PathBuf {
     let filler = disk.join("filler");
     let statvfs = rustix::fs::statvfs(disk).unwrap();
@@ -60,7 +60,7 @@ fn study_whose_files_do_not_fit_begins_or_goes_on_once_they_do() {
         assert!(partial.into_iter().all(|name| !name.to_string_lossy().ends_with(".partial")));
     };
 
-    // Room for the first library and half of the second one.
+    // The disk has room for the first library and half of the second one.
     let filler = fill(&disk.0, 2_600_000);
     refused(&spec, "libstd-two.so");
     let missing = spec_of(&study).unwrap_err().to_string();
@@ -70,7 +70,7 @@ fn study_whose_files_do_not_fit_begins_or_goes_on_once_they_do() {
     assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
     assert_eq!(std::fs::read(study.join("libraries/libstd-two.so")).unwrap().len(), 13 << 17);
 
-    // The same cell after an update: its new libraries do not fit, and the study goes on with those that it has.
+    // The same cell runs after an update. Its new libraries do not fit, and the study continues with its old ones.
     let filler = fill(&disk.0, 1_500_000);
     let mut updated = StudySpec { max_trials: 4, ..spec.clone() };
     updated.library = PathBuf::from("/bin/true");
@@ -84,7 +84,7 @@ fn study_whose_files_do_not_fit_begins_or_goes_on_once_they_do() {
     assert_eq!(on_disk(&spec).len(), 4);
     assert!(study.join("libraries/libstd-three.so").exists());
 
-    // One of its files is gone.
+    // One of the study's files is missing.
     std::fs::remove_file(study.join("libraries/libstd-three.so")).unwrap();
     let message = run(&StudySpec { max_trials: 5, ..spec_of(&study).unwrap() }).last().unwrap_err();
     assert!(message.contains("has no libstd-three.so; run the search from its own cell"), "{message}");

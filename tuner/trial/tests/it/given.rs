@@ -1,4 +1,4 @@
-//! Parameters that the user has decided about beforehand.
+//! Tests of parameters whose values the user has set beforehand.
 
 use crate::harness::{on_disk, run, spec};
 use ferrotune_journal::Journal;
@@ -28,7 +28,7 @@ fn enqueued_trials_come_first_and_once_and_fixed_parameters_stay() {
     assert_eq!(x[..2], [Value::Float(0.25), Value::Float(1.0)]);
     assert!(x[2] != x[3] && !x[..2].contains(&x[2]), "{x:?}");
     assert_eq!(of("units"), [64, 7, 64, 64].map(Value::Int));
-    // The same cell once more: nothing is put into the queue again.
+    // The same cell runs again, and adds nothing to the queue.
     spec.max_trials = 5;
     assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
     assert_eq!(on_disk(&spec).iter().filter(|record| !record.preset.is_empty()).count(), 2);
@@ -81,7 +81,7 @@ fn decimals_are_the_same_in_single_and_double_precision() {
     let directory = tempfile::tempdir().unwrap();
     let mut spec = spec(directory.path(), "decimals", 5);
     spec.given.fixed = values(&[("lr", "0.1"), ("summed", "0.3")]);
-    // As a sum of doubles makes it, as a decimal, and as older studies have it.
+    // The values are a sum of doubles, a decimal, and a number of an older study.
     spec.given.enqueued = ["0.30000000000000004", "0.5", "0.30000000447034836"]
         .map(|rate| values(&[("rate", rate), ("shift", "0"), ("share", "0.7"), ("near", "3")]))
         .to_vec();

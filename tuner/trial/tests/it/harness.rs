@@ -11,13 +11,13 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
-/// The example that is supervisor and worker; cargo builds it with the tests.
+/// The path of the example program, which is supervisor and worker; cargo builds it with the tests.
 pub(crate) fn program() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().unwrap().parent().unwrap().join("examples/objective")
 }
 
-/// A search of `max_trials` trials that play `scenario`, in a study named after the scenario.
+/// The specification of a search of `max_trials` trials that run `scenario`, in a study named after the scenario.
 pub(crate) fn spec(directory: &Path, scenario: &str, max_trials: u64) -> StudySpec {
     let objectives = vec![Objective::new("val_accuracy", Direction::Max)];
     StudySpec {
@@ -31,7 +31,7 @@ pub(crate) fn spec(directory: &Path, scenario: &str, max_trials: u64) -> StudySp
     }
 }
 
-/// A supervisor that runs.
+/// A running supervisor.
 pub(crate) struct Supervisor {
     child: Child,
     events: BufReader<ChildStdout>,
@@ -43,12 +43,12 @@ impl Supervisor {
         Supervisor::start_with(spec, &[])
     }
 
-    /// Starts one with more arguments: the folder of what the user trusts, and who the search comes from.
+    /// Starts a supervisor with more arguments: the folder of trusted code, and the origin of the search.
     pub(crate) fn start_with(spec: &StudySpec, trust: &[&OsStr]) -> Supervisor {
         Supervisor::start_in(spec, trust, &[])
     }
 
-    /// The same with these variables in its environment and in that of its workers.
+    /// Starts a supervisor with more arguments, and with these variables in its environment and in that of its workers.
     pub(crate) fn start_in(spec: &StudySpec, trust: &[&OsStr], environment: &[(&str, &str)]) -> Supervisor {
         let path = spec.directory.join(format!("{}.spec.json", spec.project));
         std::fs::create_dir_all(&spec.directory).unwrap();
@@ -69,7 +69,7 @@ impl Supervisor {
         self.child.id()
     }
 
-    /// Reads events until one satisfies `wanted`; panics if the supervisor leaves first.
+    /// Reads events until one satisfies `wanted`; panics if the supervisor ends first.
     pub(crate) fn wait_for(&mut self, wanted: impl Fn(&Event) -> bool) {
         while let Some(event) = self.next_event() {
             if wanted(&event) {
@@ -93,7 +93,7 @@ impl Supervisor {
         Done { status: self.child.wait().unwrap(), events: self.seen }
     }
 
-    /// Stops listening, and waits for the supervisor to leave.
+    /// Closes the supervisor's output, and waits for the supervisor to end.
     pub(crate) fn abandon(self) -> ExitStatus {
         let Supervisor { mut child, events, .. } = self;
         drop(events);
@@ -111,14 +111,14 @@ impl Supervisor {
     }
 }
 
-/// A supervisor that has left.
+/// A supervisor that has ended, with its events.
 pub(crate) struct Done {
     pub(crate) status: ExitStatus,
     pub(crate) events: Vec<Event>,
 }
 
 impl Done {
-    /// The records that were told to the watcher, in order.
+    /// The records of ended trials that the supervisor reported, in order.
     pub(crate) fn ended(&self) -> Vec<&TrialRecord> {
         let records = self.events.iter().filter_map(|event| match event {
             Event::TrialEnded { record } => Some(record),
@@ -127,7 +127,7 @@ impl Done {
         records.collect()
     }
 
-    /// Why the search is over, or the error that it ended with.
+    /// The reason for the end of the search, or the error that ended it.
     pub(crate) fn last(&self) -> Result<Finish, String> {
         match self.events.last() {
             Some(Event::Finished { reason }) => Ok(reason.clone()),
@@ -141,17 +141,17 @@ pub(crate) fn run(spec: &StudySpec) -> Done {
     Supervisor::start(spec).finish()
 }
 
-/// The study as it is on disk.
+/// The records of the study on disk.
 pub(crate) fn on_disk(spec: &StudySpec) -> Vec<TrialRecord> {
     Journal::read(&spec.directory.join(&spec.project)).unwrap().trials
 }
 
-/// The processes that carry the tag of a study's trials.
+/// The processes whose environment has the tag of the study's trials.
 pub(crate) fn tagged(study: &str) -> Vec<String> {
     let tag = format!("FERROTUNE_TRIAL={study}/");
     let processes = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
     let carries = |path: &PathBuf| {
-        // Other users' processes and those that have just left cannot be read.
+        // Other users' processes, and those that have just ended, cannot be read.
         let environment = std::fs::read(path.join("environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(tag.as_bytes()))
     };

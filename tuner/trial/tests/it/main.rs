@@ -1,4 +1,4 @@
-//! Searches run for real: a supervisor process, worker processes, and a study folder on disk. Gradients of our candle are right.
+//! Tests of real searches, with a supervisor process, worker processes and a study folder on disk, and of the gradients of our candle.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod checkpoints;

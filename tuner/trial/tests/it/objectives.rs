@@ -1,4 +1,4 @@
-//! Searches with several objectives and constraints, with real workers.
+//! Tests of searches with several objectives and constraints, with real workers.
 
 use crate::harness::{on_disk, run, spec};
 use ferrotune_oracle::analysis::ranking;
@@ -21,7 +21,7 @@ fn search_for_trade_offs_shows_their_front_and_keeps_to_the_constraint() {
         let [accuracy, size] = record.values[..] else { panic!("{record:?}") };
         assert!((accuracy * accuracy - size).abs() < 1e-12, "{record:?}");
     }
-    // Every trial is a trade-off, but for those that break the constraint.
+    // Every trial is on the Pareto front, except those that break the constraint.
     let front = ranking::best(&records, &spec);
     let kept: Vec<_> = records.iter().filter(|record| record.values[0] <= 0.6).collect();
     assert!(front == kept && kept.len() < 8 && kept.len() > 1, "{front:?}");

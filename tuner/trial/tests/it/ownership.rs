@@ -1,5 +1,5 @@
-//! What is not the search's own is neither deleted nor ended: folders beside a mirror, files in /dev/shm, and the trials of
-//! other supervisors.
+//! Tests of ownership: a search neither deletes nor ends what is not its own, such as folders beside a mirror, files in /dev/shm, and
+//! the trials of other supervisors.
 
 use crate::harness::{Supervisor, on_disk, program, run, spec, tagged};
 use ferrotune_space::event::Finish;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// All files below a folder but the study's lock, with what is in them.
+/// All files below a folder, except the study's lock, with their contents.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -63,7 +63,7 @@ fn folder_that_is_no_mirror_is_not_cleared_and_the_study_stays() {
         "{message}"
     );
     assert_eq!((files(&directory.path().join("studies/quick")), files(&drive)), (study, mirror));
-    // With nothing else in it, it is begun anew with its study.
+    // A mirror with nothing else in it is made again with its study.
     std::fs::remove_dir_all(drive.join("quick/thesis")).unwrap();
     assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
     let copies = std::fs::read_dir(drive.join("quick")).unwrap().map(|entry| entry.unwrap().file_name());
@@ -80,7 +80,7 @@ fn only_shared_memory_that_the_trial_made_is_removed() {
     let name = |what: &str| PathBuf::from(format!("/dev/shm/ferrotune-test-{pid}-{what}"));
     supervisor.wait_for_step(2);
     assert!(name("own").exists());
-    // Of another program of this user: one that the trial uses, and one that has nothing to do with it.
+    // Both files are of another program of this user. The trial uses the first one, and has no link to the second.
     for what in ["foreign", "chapter-1"] {
         std::fs::write(name(what), "words").unwrap();
     }
@@ -97,9 +97,9 @@ fn only_shared_memory_that_the_trial_made_is_removed() {
     }
 }
 
-/// Whether a PID namespace can be made here; says so where it cannot.
+/// Whether a PID namespace can be made on this machine. Prints a line if not.
 fn can_make_pid_namespaces() -> bool {
-    // Some systems have no way to choose a process id.
+    // On some systems nobody can choose a process id.
     let script = "echo 5000 >/proc/sys/kernel/ns_last_pid";
     let made = Command::new("unshare").args(UNSHARE).args(["--mount-proc", "sh", "-c", script]).status();
     let can = made.is_ok_and(|status| status.success());
@@ -111,7 +111,7 @@ fn can_make_pid_namespaces() -> bool {
 
 const UNSHARE: [&str; 5] = ["--user", "--map-root-user", "--pid", "--fork", "--kill-child"];
 
-/// A process id that no process has here.
+/// A process id that no process has in this namespace.
 fn free_pid() -> u32 {
     (20_000..32_000).rev().find(|pid| !Path::new(&format!("/proc/{pid}")).exists()).unwrap()
 }
@@ -126,7 +126,7 @@ fn trial_of_a_supervisor_in_another_pid_namespace_is_left_alone() {
     inner.project = "contained".to_owned();
     let path = directory.path().join("contained.spec.json");
     std::fs::write(&path, serde_json::to_vec(&inner).unwrap()).unwrap();
-    // There the supervisor has a process id that is free here, and so looks dead from here.
+    // In its namespace the supervisor has a process id that is free here, so it looks dead from here.
     let script = format!("echo {} >/proc/sys/kernel/ns_last_pid && \"$@\"; exit", free_pid() - 1);
     let mut unshare = Command::new("unshare");
     unshare.args(UNSHARE).args(["--mount-proc", "sh", "-c", &script]);
@@ -153,7 +153,7 @@ fn search_that_would_take_other_processes_for_its_own_does_not_begin() {
     let spec = spec(directory.path(), "quick", 1);
     let path = directory.path().join("spec.json");
     std::fs::write(&path, serde_json::to_vec(&spec).unwrap()).unwrap();
-    // Without a /proc of its own: by its process ids others are found there, the first process of the machine, too.
+    // The namespace has no /proc of its own: its process ids name other processes there, such as the first process of the machine.
     let done = Command::new("unshare").args(UNSHARE).arg(program()).arg("supervise").arg(&path).output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     assert!(!done.status.success() && said.contains("/proc shows another PID namespace; mount it anew"), "{said}");

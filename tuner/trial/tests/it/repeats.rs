@@ -1,4 +1,4 @@
-//! Trials that begin where others are, and trials that run several times.
+//! Tests of trials that begin with the state of other trials, and of trials that run several times.
 
 use crate::harness::{Supervisor, on_disk, run, spec};
 use ferrotune_space::event::{Event, Finish};
@@ -7,14 +7,14 @@ use ferrotune_space::spec::StudySpec;
 use rustix::process::Signal;
 use std::path::Path;
 
-/// A population of twelve, and the three copies that follow its first generation, of two epochs.
+/// The specification of a population of twelve trials, and of the three copies after its first generation, with two epochs each.
 fn population(directory: &Path, project: &str, concurrency: u64) -> StudySpec {
     let mut spec = spec(directory, "population", 15);
     (spec.oracle, spec.project, spec.supervision.concurrency) = ("pbt".to_owned(), project.to_owned(), concurrency);
     spec
 }
 
-/// Every copy has its parent's weights, and goes on at its parent's epoch.
+/// Checks that every copy has its parent's weights, and continues at its parent's epoch.
 fn check_copies(records: &[TrialRecord]) {
     assert_eq!(records.len(), 15);
     assert!(records[..12].iter().all(|record| record.parent.is_none()));
@@ -65,7 +65,7 @@ fn trial_of_several_executions_has_their_mean_and_their_spread() {
         let ferrotune_space::Value::Float(x) = record.parameters["x"].value else { panic!("{record:?}") };
         assert_eq!(record.executions, [[x], [x + 1.0], [x + 2.0]]);
         assert!((record.values[0] - x - 1.0).abs() < 1e-12 && (record.spreads()[0] - 1.0).abs() < 1e-12, "{record:?}");
-        // The reports are those of the last execution.
+        // The reports are from the last execution.
         assert!(record.metrics.len() == 5 && record.metrics[&0]["val_accuracy"] == Some(x + 2.0), "{record:?}");
     }
     // Each execution reports its seed.
@@ -81,7 +81,7 @@ fn executions_that_are_over_are_not_run_again() {
     let mut spec = spec(directory.path(), "executions", 1);
     (spec.executions, spec.project) = (3, "killed-executions".to_owned());
     let mut supervisor = Supervisor::start(&spec);
-    // The second worker is the second execution's.
+    // The second worker belongs to the second execution.
     for _ in 0..2 {
         supervisor.wait_for(|event| matches!(event, Event::TrialStarted { .. }));
     }

@@ -1,4 +1,4 @@
-//! A search that is stopped, or dies, goes on where it was.
+//! Tests of resumed searches: a search that is stopped, or dies, continues at the same point.
 
 use crate::harness::{Supervisor, on_disk, run, spec, tagged};
 use ferrotune_space::event::{Event, Finish};
@@ -66,7 +66,7 @@ fn trial_of_a_supervisor_that_was_killed_goes_on() {
     let mut supervisor = Supervisor::start(&spec);
     supervisor.wait_for_step(5);
     supervisor.signal(Signal::KILL);
-    // The end of the events: nobody holds the supervisor's output any more, the worker least of all.
+    // The events end only if no process, and above all no worker, still holds the supervisor's output.
     assert!(!supervisor.finish().status.success());
     let before = on_disk(&spec);
     assert_eq!(before[0].ending, None);
@@ -99,7 +99,7 @@ fn value_is_on_disk_before_the_worker_has_left() {
     let mut spec = spec(directory.path(), "lingering", 1);
     spec.trial_timeout_s = Some(5.0);
     let mut supervisor = Supervisor::start(&spec);
-    // The worker runs, and its trial is done.
+    // The worker still runs, and its trial is done.
     supervisor.wait_for(
         |event| matches!(event, Event::Progress(progress) if !progress.running.is_empty() && progress.done == 1),
     );
@@ -129,7 +129,7 @@ fn promoted_trial_of_a_supervisor_that_was_killed_goes_on_first() {
         let mut spec = spec.clone();
         spec.project = format!("killed-{attempt}");
         let mut supervisor = Supervisor::start(&spec);
-        // Between the rungs at 3 and 9, or 9 and 27 epochs.
+        // The kill comes between the rungs at 3 and 9, or 9 and 27 epochs.
         supervisor.wait_for_step(4);
         supervisor.signal(Signal::KILL);
         assert!(!supervisor.finish().status.success());

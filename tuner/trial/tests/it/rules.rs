@@ -1,4 +1,4 @@
-//! Trials that a pruner ends, and a search that a terminator ends.
+//! Tests of trials that a pruner ends, and of a search that a terminator ends.
 
 use crate::harness::{on_disk, run, spec};
 use ferrotune_space::event::Finish;

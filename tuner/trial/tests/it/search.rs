@@ -1,4 +1,4 @@
-//! Whole searches: their results, their limits, and the mistakes that they report.
+//! Tests of whole searches: their results, their limits, and the user's mistakes that they report.
 
 use crate::harness::{Supervisor, on_disk, run, spec, tagged};
 use ferrotune_space::Value;
@@ -24,7 +24,7 @@ fn search_ends_with_its_trials_done_and_reported_on_the_way() {
     let progress = progress.unwrap();
     assert_eq!((progress.done, progress.failed, progress.max_trials), (5, 0, 5));
     assert_eq!(progress.best, Some(best.without_reports()));
-    // Once more: nothing is left to do.
+    // The second run finds nothing left to do.
     let again = run(&spec);
     assert_eq!(again.last(), Ok(Finish::MaxTrials));
     assert_eq!(again.ended().len(), 0);
@@ -43,7 +43,7 @@ fn hyperband_pauses_promotes_and_prunes_with_checkpoints() {
     assert!(count(State::Pruned) >= 6 && count(State::Finished) >= 1, "{records:?}");
     for record in &records {
         let steps: Vec<u64> = record.metrics.keys().copied().collect();
-        // Every epoch once and in order, whatever number of workers it took: the objective fails otherwise.
+        // The steps are all epochs, once and in order, however many workers they took. Otherwise the objective fails.
         assert_eq!(steps, (0..steps.len() as u64).collect::<Vec<_>>());
         assert_eq!(record.state() == State::Finished, steps.len() == 27);
     }
@@ -82,7 +82,7 @@ fn parameter_with_two_ranges_is_refused_with_both() {
     assert_eq!(done.ended()[0].ending, Some(Ending::Failed { reason }));
 }
 
-/// Where in the example's source a piece of text stands first.
+/// The position in the example's source at which a text first occurs.
 fn line_of(text: &str) -> String {
     const FILE: &str = "tuner/trial/examples/objective/main.rs";
     let source = include_str!("../../examples/objective/main.rs");
@@ -129,7 +129,7 @@ fn range_beyond_what_a_study_records_says_so() {
 fn parameter_with_a_condition_is_asked_for_only_where_it_holds() {
     let directory = tempfile::tempdir().unwrap();
     let spec = spec(directory.path(), "conditional", 12);
-    // Four combinations are all that there is: adam, and sgd with two values of momentum, one of them with two of nesterov.
+    // The space has only four combinations: adam, and sgd with two values of momentum, one of them with two of nesterov.
     assert_eq!(run(&spec).last(), Ok(Finish::Exhausted));
     let trials = on_disk(&spec);
     assert_eq!(trials.len(), 4, "{trials:?}");
@@ -139,7 +139,7 @@ fn parameter_with_a_condition_is_asked_for_only_where_it_holds() {
         assert_eq!(trial.parameters.contains_key("momentum"), is_sgd, "{trial:?}");
         let is_fast = trial.parameters.get("momentum").is_some_and(|known| known.value == Value::Float(0.5));
         assert_eq!(trial.parameters.contains_key("nesterov"), is_fast, "{trial:?}");
-        // What the objective had for momentum, or its default.
+        // The trial's value is the objective's momentum, or its default.
         assert!(is_sgd || trial.values == [0.9], "{trial:?}");
         seen[usize::from(is_sgd)] += 1;
     }
@@ -150,7 +150,7 @@ fn parameter_with_a_condition_is_asked_for_only_where_it_holds() {
 fn condition_that_can_never_hold_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let reasons = |scenario: &str| match run(&spec(directory.path(), scenario, 1)).ended()[0].ending.clone() {
-        // Its line comes last.
+        // The line of the cell is at the end of the reason.
         Some(Ending::Failed { reason }) => reason.rsplit_once(" (").map(|(reason, _)| reason.to_owned()),
         _ => None,
     };
@@ -274,7 +274,7 @@ fn trial_ends_the_search_and_its_remarks_are_in_the_journal() {
         assert_eq!(trial.user_attributes["half"].as_f64(), Some(trial.values[0] / 2.0));
     }
     assert_eq!(trials[2].user_attributes["note"], "good enough");
-    // The search goes on when it is started again.
+    // The search continues when it is started again.
     assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
     assert_eq!(on_disk(&spec).len(), 6);
 }

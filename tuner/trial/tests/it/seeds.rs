@@ -1,4 +1,4 @@
-//! Random tensors of our candle on the CPU follow a seed.
+//! Tests of random tensors: on the CPU, those of our candle follow a seed.
 
 use candle_core::random::{Draws, with_draws};
 use candle_core::{DType, Device, Tensor};

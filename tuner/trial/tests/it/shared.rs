@@ -1,4 +1,4 @@
-//! What the objective captured, from the cell's process through the memory file into a worker.
+//! Tests of captured variables, from the cell's process through the memory file into a worker.
 
 use crate::harness::{on_disk, run, spec};
 use candle_core::{DType, Device, Tensor};
@@ -123,7 +123,7 @@ fn worker_maps_a_quarter_gibibyte_without_a_copy() {
     let memfd = pack.into_memfd().unwrap();
     let mut spec = spec(directory.path(), "shared", 1);
     spec.shared = Some(path_of(&memfd));
-    // The budget counts what the trial itself holds.
+    // The budget counts only the memory that the trial itself holds.
     spec.memory_budget_bytes = Some(64 << 20);
     let done = run(&spec);
     assert_eq!(done.last(), Ok(Finish::MaxTrials), "{:?}", done.events);
@@ -131,6 +131,6 @@ fn worker_maps_a_quarter_gibibyte_without_a_copy() {
     let metric = |name: &str| trials[0].metrics[&0][name].unwrap();
     assert_eq!(metric("same"), 1.0);
     assert!(metric("grown_kib") < 4096.0, "{} KiB", metric("grown_kib"));
-    // Far more than a mapping takes on a busy machine.
+    // The limit is far longer than a mapping takes on a busy machine.
     assert!(metric("open_ms") < 500.0, "{} ms", metric("open_ms"));
 }

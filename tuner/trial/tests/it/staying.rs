@@ -1,5 +1,5 @@
-//! Trials one after another in a worker that stays, as on a TPU. The device's library does not load here: how a device that
-//! opens is shared is tested in `tests/test_tpu_trials.py`.
+//! Tests of trials one after another in the same worker, as on a TPU. The device's library does not load here:
+//! `tests/test_tpu_trials.py` tests devices that open.
 
 use crate::harness::{Done, Supervisor, on_disk, spec, tagged};
 use ferrotune_space::event::{Event, Finish};
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// A search on a device that takes one process at a time.
+/// The specification of a search on a device that only one process at a time can use.
 fn exclusive(directory: &Path, scenario: &str, max_trials: u64) -> StudySpec {
     std::fs::create_dir_all(directory).unwrap();
     let library = directory.join("libtpu.so");
@@ -25,7 +25,7 @@ fn start(spec: &StudySpec) -> Supervisor {
     Supervisor::start_in(spec, &[], &[("FERROTUNE_TPU_LOCKFILE", lock_file.to_str().unwrap())])
 }
 
-/// The worker of each trial.
+/// The process id of each trial's worker.
 fn workers(done: &Done) -> Vec<u32> {
     let pids = done.events.iter().filter_map(|event| match event {
         Event::TrialStarted { pid, .. } => Some(*pid),
@@ -68,7 +68,7 @@ fn trials_share_a_process_and_its_statics_and_nothing_else() {
             "finished"
         ]
     );
-    // A panic, a signal, a limit and a leak each cost the worker; an error does not.
+    // A panic, a signal, a limit and a leak each end the worker; an error does not.
     let seen: Vec<f64> = records.iter().map(|record| reported(record, "trials")).collect();
     assert_eq!(seen, [1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0]);
     let processes: Vec<u32> = records.iter().map(|record| reported(record, "process") as u32).collect();

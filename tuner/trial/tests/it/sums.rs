@@ -1,8 +1,8 @@
-//! Sums in our candle-core are right to the last digits, whichever dimensions they are over.
+//! Tests of sums in our candle-core: they are right to the last digits, over any dimensions.
 
 use candle_core::{Device, Tensor};
 
-/// The sum over `dims`, in double precision.
+/// The right sum over `dims`, computed in double precision.
 fn right(values: &[f32], shape: &[usize], dims: &[usize]) -> Vec<f64> {
     let kept = |dim: usize| if dims.contains(&dim) { 1 } else { shape[dim] };
     let mut sums = vec![0_f64; (0..shape.len()).map(kept).product()];
@@ -28,7 +28,7 @@ fn sums_over_any_dimensions_are_right() {
         for subset in 1..1_usize << rank {
             let dims: Vec<usize> = (0..rank).filter(|dim| subset >> dim & 1 == 1).collect();
             let sums = tensor.sum_keepdim(dims.as_slice()).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
-            // Each number is less than 1,000, so that its rounding and that of a part of the sum is less than this.
+            // Each number is below 1,000, so the rounding errors of the number and of a partial sum are below this tolerance.
             let is_close = |(sum, right): (&f32, &f64)| (f64::from(*sum) - right).abs() <= 1e-3;
             let right = right(&values, &shape, &dims);
             assert_eq!(sums.len(), right.len());

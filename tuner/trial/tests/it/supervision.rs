@@ -1,4 +1,4 @@
-//! Retries, refusals, what is kept of trials that have ended, and what is written of the machine between them.
+//! Tests of supervision: retries, refusals, the files of ended trials, and the log of the machine between trials.
 
 use crate::harness::{Supervisor, on_disk, run, spec, tagged};
 use ferrotune_space::event::Finish;
@@ -62,7 +62,7 @@ fn trial_that_cannot_fit_is_refused_before_it_trains() {
     for record in refused {
         assert!(need(record) > 150 * MIB && record.metrics.is_empty() && record.peak_bytes < 50 * MIB, "{record:?}");
     }
-    // What fits is never refused; what is close to the budget may go either way.
+    // A trial that fits is never refused; a trial close to the budget may end either way.
     assert!(records.iter().filter(|record| need(record) < 140 * MIB).all(|record| record.state() == State::Finished));
 }
 
@@ -101,7 +101,7 @@ fn checkpoints_of_trials_that_cannot_win_are_removed() {
     let kept: Vec<bool> = records.iter().map(|record| record.checkpoint.is_some()).collect();
     assert_eq!(kept, [true, true, false, false, false, false]);
     for record in records {
-        // The last and the one before it; the best step is the last in this objective.
+        // The trial keeps its last two checkpoints; in this objective the best step is the last.
         assert_eq!(checkpoints(&spec, record.number).len(), if record.checkpoint.is_some() { 2 } else { 0 });
     }
 }
@@ -115,13 +115,13 @@ fn damaged_checkpoint_gives_way_to_the_one_before_it() {
     supervisor.wait_for_step(5);
     supervisor.signal(Signal::KILL);
     supervisor.finish();
-    // A worker that is still on its way out may write another checkpoint.
+    // A worker that has not ended yet may write another checkpoint.
     let deadline = Instant::now() + Duration::from_secs(30);
     while !tagged("damaged").is_empty() {
         assert!(Instant::now() < deadline, "the worker outlives its supervisor");
         std::thread::yield_now();
     }
-    // The worker may have written one that it could not report any more.
+    // The worker may have written a checkpoint that it could not report.
     let known = on_disk(&spec)[0].checkpoint.clone().unwrap();
     let files = checkpoints(&spec, 0);
     let last = files.iter().find(|file| file.ends_with(&known)).unwrap();
@@ -129,7 +129,7 @@ fn damaged_checkpoint_gives_way_to_the_one_before_it() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(last, bytes).unwrap();
-    // The objective fails if its model has not seen the epochs that it is to have seen.
+    // The objective fails if its model has not counted the right number of epochs.
     assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));
     assert_eq!(on_disk(&spec)[0].state(), State::Finished);
     let log = std::fs::read_to_string(directory.path().join("damaged/trials/0/output.log")).unwrap();
@@ -180,6 +180,6 @@ fn trial_that_ends_its_supervisor_again_and_again_is_given_up() {
     let reason = on_disk(&spec)[0].ending.clone().unwrap().to_string();
     assert_eq!(reason, "its supervisor or the machine went down 5 times in a row while it ran");
     assert_eq!(on_disk(&spec)[1].state(), State::Finished);
-    // Every one of those trials had left a process that no group and no parent holds.
+    // Every one of those trials had left a process outside all process groups and without a parent.
     assert_eq!(tagged("deadly"), Vec::<String>::new());
 }

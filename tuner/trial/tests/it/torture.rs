@@ -11,14 +11,14 @@ use std::hash::{BuildHasher as _, DefaultHasher, Hash as _, Hasher as _, RandomS
 use std::time::Duration;
 
 const TRIALS: u64 = 40;
-/// Epochs of a whole training in this scenario.
+/// The number of epochs in a whole training of this scenario.
 const EPOCHS: usize = 27;
 
-/// What the world has been told, and so must be on disk.
+/// The facts that the supervisor has reported, and that must therefore be on disk.
 #[derive(Default)]
 struct Model {
     ended: BTreeMap<u64, TrialRecord>,
-    /// The last step of each trial that was told.
+    /// The last reported step of each trial.
     steps: BTreeMap<u64, u64>,
 }
 
@@ -41,7 +41,7 @@ impl Model {
         }
     }
 
-    /// Everything that was told is there, and as it was told.
+    /// Checks that everything that was reported is on disk, and unchanged.
     fn check(&mut self, spec: &StudySpec) {
         let records = on_disk(spec);
         for (number, told) in &self.ended {
@@ -60,7 +60,7 @@ impl Model {
             let last = records[*number as usize].last_step();
             assert!(last >= Some(*step), "trial {number} had told step {step}, and the journal ends at {last:?}");
         }
-        // What the supervisor had no time to tell is fact all the same.
+        // An ended trial on disk is a fact, even if the supervisor had no time to report it.
         self.ended.extend(records.into_iter().filter(|record| record.ending.is_some()).map(|it| (it.number, it)));
     }
 }
@@ -70,7 +70,7 @@ fn nothing_that_was_told_is_lost_by_kills_at_random_instants() {
     let directory = tempfile::tempdir().unwrap();
     let mut spec = spec(directory.path(), "slow", TRIALS);
     spec.project = "torture".to_owned();
-    // A worker that is killed alone is tried again.
+    // A trial whose worker alone is killed runs again.
     spec.supervision.retries = 10_000;
     spec.supervision.concurrency = 3;
     let rounds: u32 = std::env::var("FERROTUNE_TORTURE_ROUNDS").map_or(8, |rounds| rounds.parse().unwrap());
@@ -100,13 +100,13 @@ fn nothing_that_was_told_is_lost_by_kills_at_random_instants() {
     let records = on_disk(&spec);
     assert_eq!(records.len() as u64, spec.max_trials);
     for record in records {
-        // The objective fails where a checkpoint is not the state after its step.
+        // The objective fails if a checkpoint is not the state after its step.
         assert_eq!((record.state(), record.metrics.len()), (State::Finished, 27), "{record:?}");
     }
     assert_eq!(tagged("torture"), Vec::<String>::new());
 }
 
-/// Kills some of a supervisor's workers, then itself, after delays that the seed decides.
+/// Kills some of a supervisor's workers, then the supervisor, after delays that the seed decides.
 fn kill_at_random(supervisor: u32, workers_too: bool, seed: (u64, u32)) {
     let wait = |step: u8| {
         let mut hasher = DefaultHasher::new();
@@ -117,7 +117,7 @@ fn kill_at_random(supervisor: u32, workers_too: bool, seed: (u64, u32)) {
         for step in 0..3 {
             wait(step);
             let children = std::fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children"));
-            // None where the supervisor has ended already.
+            // The list is empty if the supervisor has already ended.
             let children = children.unwrap_or_default();
             if let Some(worker) = children.split_whitespace().last() {
                 kill(worker.parse().unwrap());
@@ -130,7 +130,7 @@ fn kill_at_random(supervisor: u32, workers_too: bool, seed: (u64, u32)) {
 
 fn kill(pid: u32) {
     match kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL) {
-        // It may have ended a moment ago.
+        // The process may have ended a moment ago.
         Ok(()) | Err(rustix::io::Errno::SRCH) => {}
         Err(errno) => panic!("{errno}"),
     }

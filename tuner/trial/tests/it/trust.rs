@@ -1,4 +1,4 @@
-//! Studies that come from somebody else: whose code runs, and where names in their folders lead.
+//! Tests of studies from other people: whose code runs, and where the names in their folders lead.
 
 use crate::harness::{Done, Supervisor, on_disk, run, spec};
 use ferrotune_journal::Journal;
@@ -15,7 +15,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A library with an entry point `library` that gives this status.
+/// Compiles a library whose entry point `library` returns this status.
 fn library(folder: &Path, status: u8) -> PathBuf {
     let (source, library) = (folder.join("status.rs"), folder.join(format!("{status}.so")));
     fs::write(&source, format!("#[unsafe(no_mangle)] pub extern \"C\" fn library() -> i32 {{ {status} }}")).unwrap();
@@ -25,12 +25,12 @@ fn library(folder: &Path, status: u8) -> PathBuf {
     library
 }
 
-/// By a user who has compiled the search's code, or says that it is to be trusted.
+/// The search of a user who has compiled its code, or who trusts it.
 fn trusted(spec: &StudySpec, known: &Path) -> Done {
     Supervisor::start_with(spec, &[known.as_os_str()]).finish()
 }
 
-/// By a user who has the study's folder alone.
+/// The search of a user who has only the study's folder.
 fn found(spec: &StudySpec, known: &Path) -> Done {
     Supervisor::start_with(spec, &[known.as_os_str(), OsStr::new("study")]).finish()
 }
@@ -64,7 +64,7 @@ fn code_that_this_user_has_neither_compiled_nor_trusted_is_not_run() {
     assert_eq!(found(&more(4), &theirs).last(), Ok(Finish::MaxTrials), "asked once");
     assert_eq!(statuses(&begun), vec![status(7); 4]);
 
-    // Other code in the same study, another entry point, and one more library.
+    // The study now has other code, then another entry point, then one more library.
     fs::copy(library(directory.path(), 8), folder.join("objective.so")).unwrap();
     assert!(found(&more(5), &mine).last().unwrap_err().contains("--trust"));
     fs::copy(directory.path().join("7.so"), folder.join("objective.so")).unwrap();
@@ -86,7 +86,7 @@ fn objective_of_a_cell_runs_in_a_study_that_came_with_another_one() {
     (spec.library, spec.max_trials) = (library(directory.path(), 8), 2);
     trusted(&spec, &known);
     assert_eq!(statuses(&spec), [status(7), status(8)]);
-    // What is in the folder now is the user's own.
+    // The folder now has the user's own code.
     let resumed = StudySpec { max_trials: 3, ..spec_of(&directory.path().join("library")).unwrap() };
     found(&resumed, &known);
     assert_eq!(statuses(&spec)[2], status(8));
@@ -100,7 +100,7 @@ fn a_journal_cannot_ask_for_deeds_and_names_no_file_outside() {
     assert_eq!(trusted(&begun, &known).last(), Ok(Finish::MaxTrials));
     let folder = directory.path().join("quick");
     let write = |spec: &StudySpec| {
-        // As Optuna's lines are: without a checksum.
+        // The line has no checksum, like Optuna's lines.
         let line = json!({"op_code": 2, "worker_id": "somebody", "study_id": 0, "user_attr": {"ferrotune:spec": spec}});
         writeln!(fs::File::options().append(true).open(folder.join("journal.log")).unwrap(), "{line}").unwrap();
     };
@@ -111,7 +111,7 @@ fn a_journal_cannot_ask_for_deeds_and_names_no_file_outside() {
     let read = spec_of(&folder).unwrap();
     assert!(!read.overwrite && !read.supervision.background && read.given.enqueued.is_empty());
 
-    // A folder of the user's that is to be a mirror.
+    // The study names a folder of the user as its mirror.
     let drive = tempfile::tempdir().unwrap();
     let thesis = drive.path().join("thesis");
     hostile.supervision.mirror = Some(thesis.clone());
@@ -147,7 +147,7 @@ fn no_name_in_a_study_leads_out_of_it() {
         ("libraries", &chapters),
         ("libraries/prelude.so", &file),
         ("trials", &chapters),
-        // The next trial is number 1, and the best of those that have ended stays.
+        // The next trial is number 1, and the best of the ended trials stays.
         ("trials/1", &chapters),
         ("trials/1/output.log", &file),
         ("trials/1/tmp", &chapters),
@@ -170,7 +170,7 @@ fn no_name_in_a_study_leads_out_of_it() {
             fs::rename(&kept, &link).unwrap();
         }
     }
-    // What an objective links to in its own folder is its own affair.
+    // Links that an objective makes in its own folder are allowed.
     fs::create_dir_all(study.join("trials/1")).unwrap();
     symlink(&file, study.join("trials/1/data")).unwrap();
     assert_eq!(run(&spec).last(), Ok(Finish::MaxTrials));

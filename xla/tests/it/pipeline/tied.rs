@@ -1,4 +1,4 @@
-//! Variables that two stages use.
+//! Tests of variables that two stages use.
 
 use crate::plugin;
 use candle_core::{DType, Device, Result, Tensor, Var};

@@ -1,13 +1,13 @@
-//! The page `benchmarks/hpo.md`: its tables, and what they may be trusted with. Runs nothing.
+//! The page `benchmarks/hpo.md`: its tables, and the limits of what they show. Runs nothing.
 
 use super::{COUNTED, FRESH, FRONTS, HELD_OUT, KINDS, Results, Row, SPEED};
 use anyhow::Result;
 use std::fmt::Write as _;
 
-/// The rows of a table with their searches.
+/// The rows of a table, each with the results of its searches.
 type Rows<'a> = &'a [(&'a Row, Results)];
 
-/// The whole page; `minutes` is the time that all of it took, with at most so many searches for each problem and row.
+/// The whole page. `minutes` is the total time, and `most` is the largest number of searches for each problem and row.
 pub(super) fn page(losses: Rows<'_>, fronts: Rows<'_>, speed: &[String], most: u32, minutes: u64) -> Result<String> {
     let mut page = String::from("# Search quality, against Optuna\n\n");
     let limit = if most == u32::MAX { String::new() } else { format!(" --seeds {most}") };
@@ -61,7 +61,7 @@ fn table(page: &mut String, title: &str, rows: Rows<'_>, problems: &[&str], numb
     Ok(())
 }
 
-/// Four significant digits.
+/// A number with four significant digits.
 fn short(value: f64) -> String {
     if value != 0.0 && value.abs() < 1e-3 {
         return format!("{value:.1e}");
@@ -87,7 +87,7 @@ mod tests {
         let page = page(&[(&seen, long), (&fresh, short)], &[], &["fast".to_owned()], 1, 3).unwrap();
         assert!(page.contains("bench hpo --seeds 1` in 3 minutes"), "{page}");
         assert_eq!(page.matches("| `auto` | 0–0, looked at | 4.000 |").count(), 1);
-        // After 10 and 25 trials, of each kind of problem.
+        // The rows are those after 10 and after 25 trials, for each kind of problem.
         assert_eq!(page.matches("| `optuna-gp` | 100–100 |").count(), 2 * KINDS.len());
         assert!(page.contains("dixonprice5\\* | ms |"));
     }

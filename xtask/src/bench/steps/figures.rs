@@ -1,19 +1,19 @@
-//! What steps of training cost: time, processor time and pages. Reads /proc, so that all programs are measured alike.
+//! The cost of training steps: time, processor time and pages. Reads /proc, so that all programs are measured alike.
 
 use anyhow::{Context, Result};
 use std::fs;
 
-/// Linux counts processor time in hundredths of a second for every program.
+/// The unit of Linux' processor times, which is a hundredth of a second for every program.
 const TICK_MS: f64 = 10.0;
 
-/// What a step costs.
+/// The cost of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Figures {
-    /// The median of the steps, in milliseconds.
+    /// The median time of the steps, in milliseconds.
     pub(super) wall_ms: f64,
-    /// The mean of the processor time in all threads, in milliseconds.
+    /// The mean of a step's processor time in all threads, in milliseconds.
     pub(super) processor_ms: f64,
-    /// The mean of the pages that the system provides.
+    /// The mean number of pages that the system provides for a step.
     pub(super) faults: f64,
     /// The loss of the last step.
     pub(super) loss: f64,
@@ -31,7 +31,7 @@ impl Figures {
         })
     }
 
-    /// From a program's answer, and from what it had used before and after.
+    /// The figures from a program's answer, and from its use of resources before and after the steps.
     pub(super) fn of(answer: &str, before: &Used, after: &Used) -> Result<Figures> {
         let numbers: Result<Vec<f64>, _> = answer.split_whitespace().map(str::parse).collect();
         let numbers = numbers.ok().filter(|numbers| numbers.len() > 2);
@@ -46,7 +46,7 @@ impl Figures {
     }
 }
 
-/// What a process has used since it started, in all its threads.
+/// The resources that a process has used since its start, in all its threads.
 pub(super) struct Used {
     ticks: u64,
     faults: u64,
@@ -60,7 +60,7 @@ impl Used {
     }
 
     fn read(stat: &str) -> Option<Used> {
-        // The name in brackets may contain anything.
+        // The process' name is in brackets, and may contain any character.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let field = |number: usize| fields.get(number)?.parse::<u64>().ok();
         Some(Used { ticks: field(11)? + field(12)?, faults: field(7)? })

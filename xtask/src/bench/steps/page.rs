@@ -1,4 +1,4 @@
-//! The tables in `benchmarks/steps.md`, between two marks. What they mean is written by hand around them.
+//! The tables in `benchmarks/steps.md`, between two marks. The text around them is written by hand.
 
 use super::figures::Figures;
 use super::{MODELS, MODES};
@@ -11,7 +11,7 @@ const PAGE: &str = "benchmarks/steps.md";
 const BEGIN: &str = "<!-- tables -->\n";
 const END: &str = "<!-- end of the tables -->\n";
 
-/// Prints the tables, and puts them into the page.
+/// Prints the tables, and writes them into the page.
 pub(super) fn write(root: &Path, table: &[Vec<Figures>], rounds: usize) -> Result<()> {
     let tables = tables(table, rounds)?;
     eprint!("{tables}");
@@ -54,7 +54,7 @@ fn times(text: &mut String, table: &[Vec<Figures>], time: fn(&Figures) -> f64) -
     Ok(writeln!(text)?)
 }
 
-/// The time of candle with ours, relative to candle as it is; and the best time of ours, relative to the best rival.
+/// The ratios of two times: candle with ours to unchanged candle, and the best of ours to the best rival.
 fn ratios(times: &[f64]) -> (f64, f64) {
     let best = |ours: bool| {
         let of = MODES.iter().zip(times).filter(move |(mode, _)| mode.is_ours == ours).map(|(_, time)| *time);

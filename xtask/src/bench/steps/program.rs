@@ -1,4 +1,4 @@
-//! The programs that train, under `tests/bench_steps`: how they are built, started and asked.
+//! The programs that train, under `tests/bench_steps`: builds and starts them, and sends them requests.
 
 use super::Mode;
 use super::figures::{Figures, Used};
@@ -10,19 +10,19 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Where the crates are generated. Two candles cannot be in one workspace.
+/// The folder of the generated crates. One workspace cannot contain two versions of candle.
 const FOLDER: &str = "target/bench";
 
-/// As many first weights as the largest model has, and more.
+/// The number of first weights, which is more than the largest model needs.
 const WEIGHTS: u32 = 1 << 21;
 
-/// Settings of glibc's malloc that would change what is compared.
+/// The settings of glibc's malloc that would change the comparison.
 const MALLOC: [&str; 4] = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES"];
 
 /// A program, which may train in several modes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Program {
-    /// crates.io's candle.
+    /// The candle of crates.io.
     Candle,
     /// This repository's candle, optimisers and settings of malloc.
     Ours,
@@ -42,7 +42,7 @@ impl Program {
         }
     }
 
-    /// Generates the crate around the program's sources, and builds it.
+    /// Generates the crate around the program's sources, and builds the crate.
     pub(super) fn build(self, root: &Path) -> Result<()> {
         let folder = root.join(FOLDER).join(self.name());
         fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
@@ -52,7 +52,7 @@ impl Program {
         };
         write("Cargo.toml", self.manifest(root).as_bytes())?;
         if self != Program::Burn {
-            // The same versions of everything that candle uses.
+            // The lock file gives all dependencies of candle the same versions.
             write("Cargo.lock", &fs::read(root.join("Cargo.lock")).context("cannot read Cargo.lock")?)?;
         }
         let mut build = cargo(&folder);
@@ -85,7 +85,7 @@ impl Program {
         )
     }
 
-    /// The command that starts it.
+    /// The command that starts the program.
     pub(super) fn command(self, root: &Path, environment: &Environment) -> Command {
         match self {
             Program::Torch | Program::Jax => {
@@ -97,9 +97,9 @@ impl Program {
                 let mut program =
                     Command::new(root.join(FOLDER).join("build/release").join(format!("bench-{}", self.name())));
                 if self == Program::Ours {
-                    // As cells and workers are started.
+                    // Cells and workers are started with this value.
                     program.env("CANDLE_NUM_THREADS", "1");
-                    // Where the tests' XLA:CPU is.
+                    // The program finds the tests' XLA:CPU there.
                     program.env("VIRTUAL_ENV", root.join("target/venv")).env_remove("FERROTUNE_XLA_CPU");
                     program.env("XDG_CACHE_HOME", root.join("target/cache"));
                 }
@@ -109,13 +109,13 @@ impl Program {
     }
 }
 
-/// Writes the numbers that all programs make their first weights of, uniform in [-1, 1).
+/// Writes the numbers from which all programs make their first weights, uniform in [-1, 1).
 pub(super) fn write_weights(root: &Path) -> Result<PathBuf> {
     let path = root.join(FOLDER).join("weights.bin");
     fs::create_dir_all(root.join(FOLDER)).context("cannot create target/bench")?;
     let mut state = 1_u64;
     let numbers = (0..WEIGHTS).flat_map(|_| {
-        // Knuth's linear congruential generator; its upper bits are good.
+        // Knuth's linear congruential generator, whose upper bits are good.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((state >> 40) as f32 / (1 << 23) as f32 - 1.0).to_le_bytes()
     });
@@ -123,7 +123,7 @@ pub(super) fn write_weights(root: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A program that waits for its next turn. It is killed when this is dropped.
+/// A program that waits for its next turn. The program is killed when this value is dropped.
 pub(super) struct Running {
     name: &'static str,
     child: Child,
@@ -146,7 +146,7 @@ impl Running {
         Ok(Running { name: mode.name, child, turns, answers: BufReader::new(answers) })
     }
 
-    /// Has it make steps.
+    /// Requests steps from the program, and measures them.
     pub(super) fn turn(&mut self, model: &str, steps: usize) -> Result<Figures> {
         let before = Used::by(self.child.id())?;
         writeln!(self.turns, "{model} {steps}").with_context(|| format!("{} has ended", self.name))?;

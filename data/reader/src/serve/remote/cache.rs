@@ -1,5 +1,5 @@
-//! Parts of objects on disk, so that the next pass, trial or session does not fetch them again. What a server no longer
-//! says to be the same is not used, and the parts that were not used for longest give way to others.
+//! A cache of objects' parts on disk, so that the next pass, trial or session does not fetch them again. A part is used only if the
+//! server confirms its version. The least recently used parts make room for others.
 
 use super::object::Version;
 use anyhow::{Context as _, Result};
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// What a killed reader had not finished, after this time.
+/// The age at which a partial file of a killed reader is removed.
 const ABANDONED: Duration = Duration::from_hours(1);
 
 static CACHE: OnceLock<Cache> = OnceLock::new();
@@ -22,38 +22,38 @@ static CACHE: OnceLock<Cache> = OnceLock::new();
 struct Cache {
     folder: PathBuf,
     limit: u64,
-    /// Bytes that this process has added since it looked at the folder's size; it looks before it adds the first ones.
+    /// The bytes that this process has added since it last checked the folder's size. The first addition makes a check.
     added: AtomicU64,
-    /// Whether a write failed: one message is enough.
+    /// Whether a write has failed, so that only one message is printed.
     is_broken: AtomicBool,
 }
 
-/// Keeps at most so many bytes in a folder that is this module's alone. Without a call, nothing is kept.
+/// Sets the folder of the cache, which only this module uses, and its limit in bytes. Without this call, nothing is cached.
 pub(crate) fn keep(folder: PathBuf, limit: u64) {
     let (added, is_broken) = (AtomicU64::new(u64::MAX / 2), AtomicBool::new(false));
-    // There is one call.
+    // There is only one call.
     CACHE.get_or_init(|| Cache { folder, limit, added, is_broken });
 }
 
-/// The version of an object whose parts may be here.
+/// The version of an object whose parts may be in the cache.
 pub(super) fn version(address: &str) -> Option<Version> {
     let bytes = CACHE.get()?.read(&version_file(address))?;
     serde_json::from_slice(&bytes).ok()
 }
 
-/// Notes the version of an object.
+/// Records the version of an object.
 pub(super) fn note(address: &str, version: &Version) {
     if let (Some(cache), Ok(text)) = (CACHE.get(), serde_json::to_vec(version)) {
         cache.write(&version_file(address), &text);
     }
 }
 
-/// A part of an object, if it is here and whole.
+/// A part of an object, if it is in the cache and undamaged.
 pub(super) fn part(address: &str, version: &Version, number: u64) -> Option<Bytes> {
     CACHE.get()?.read(&part_file(address, version, number)?).map(Bytes::from)
 }
 
-/// Keeps a part of an object.
+/// Adds a part of an object to the cache.
 pub(super) fn add(address: &str, version: &Version, number: u64, bytes: &[u8]) {
     if let (Some(cache), Some(name)) = (CACHE.get(), part_file(address, version, number)) {
         cache.write(&name, bytes);
@@ -64,7 +64,7 @@ fn version_file(address: &str) -> String {
     format!("{}.version", hash(&[address]))
 }
 
-/// `None` if the object's server gives it no version that can be compared.
+/// The name of a part's file; `None` if the server gives the object no entity tag.
 fn part_file(address: &str, version: &Version, number: u64) -> Option<String> {
     let tag = version.e_tag.as_deref()?;
     Some(format!("{}.{number}", hash(&[address, tag, &version.size.to_string()])))
@@ -80,7 +80,7 @@ fn hash(texts: &[&str]) -> String {
 }
 
 impl Cache {
-    /// The bytes of a file, whose last four are their checksum.
+    /// The bytes of a file, whose last four bytes are their checksum.
     fn read(&self, name: &str) -> Option<Vec<u8>> {
         let mut file = File::open(self.folder.join(name)).ok()?;
         let mut bytes = Vec::new();
@@ -88,7 +88,7 @@ impl Cache {
         let (content, checksum) = bytes.split_last_chunk()?;
         let is_whole = crc32c::crc32c(content) == u32::from_le_bytes(*checksum);
         bytes.truncate(bytes.len() - 4);
-        // What was used lately stays longest. In a folder that may not be written, nothing has to give way.
+        // The time marks the file as recently used. In a folder that is read-only, nothing is removed, so the time is not needed.
         file.set_modified(SystemTime::now()).ok();
         is_whole.then_some(bytes)
     }
@@ -107,7 +107,7 @@ impl Cache {
     fn try_write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         static TEMPORARY: AtomicU64 = AtomicU64::new(0);
         let cannot = || format!("cannot write to {}", self.folder.display());
-        // Objects may be secret.
+        // Objects may be secret, so only the user may read the folder.
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).with_context(cannot)?;
         let size = bytes.len() as u64 + 4;
         if self.added.fetch_add(size, Ordering::Relaxed).saturating_add(size) > self.limit / 20 {
@@ -119,17 +119,17 @@ impl Cache {
         let written =
             write_with_checksum(&temporary, bytes).and_then(|()| fs::rename(&temporary, self.folder.join(name)));
         if written.is_err() {
-            fs::remove_file(&temporary).ok(); // the first error says what is wrong
+            fs::remove_file(&temporary).ok(); // the first error has the reason
         }
         written.with_context(cannot)
     }
 
-    /// Removes what was not used for longest, until a fifth of the limit is free.
+    /// Removes the least recently used files until a fifth of the limit is free.
     fn make_room(&self, coming: u64) -> io::Result<()> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
-            // Another process may have removed it.
+            // Another process may have removed the file.
             let Ok(data) = entry.metadata() else { continue };
             let used = data.modified()?;
             if !is_own(&entry.path()) || !data.is_file() {
@@ -158,7 +158,7 @@ impl Cache {
     }
 }
 
-/// Whether a file has a name as this module gives: a hash, and `version`, the number of a part, or what is being written.
+/// Whether a name has the form of this module's files: a hash, with `version`, a part's number, or the ending of a partial file.
 pub(crate) fn is_own(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let Some((hash, ending)) = name.and_then(|name| name.split_once('.')) else { return false };

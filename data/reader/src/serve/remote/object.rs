@@ -1,4 +1,4 @@
-//! An object of a known version, fetched in parts.
+//! An object of one version, which is fetched in parts.
 
 use super::place::Place;
 use super::reason::{Access, changed, reason};
@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// The bytes of a part. Fewer would make many requests, and more would wait for one connection.
+/// The size of a part in bytes. Smaller parts mean many requests, and larger parts wait for one connection.
 pub(super) const PART: u64 = 4 << 20;
 
-/// How often a part is asked for whose connection ends within it. The requests themselves are repeated by the store.
+/// The largest number of attempts for a part whose connection breaks off. The store itself repeats failed requests.
 const CUTS: u32 = 5;
 
-/// After this time, it is not asked for again.
+/// The time after which no further attempt begins.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What tells whether an object is still the same.
+/// The data that identify the version of an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Version {
     pub(super) size: u64,
@@ -32,7 +32,7 @@ impl Version {
         Version { size: meta.size, e_tag: meta.e_tag.clone(), modified: meta.last_modified.timestamp() }
     }
 
-    /// A server that tells no time gives the beginning of time, or the present one.
+    /// Whether an object's metadata are of this version. A server without times reports the epoch or the present time.
     fn is_that_of(&self, meta: &ObjectMeta) -> bool {
         let is_same = match &self.e_tag {
             Some(tag) => meta.e_tag.as_ref() == Some(tag),
@@ -42,16 +42,16 @@ impl Version {
     }
 }
 
-/// An object.
+/// An object in a store or on a web server, with its version.
 pub(super) struct Object {
     place: Place,
     pub(super) version: Version,
-    /// The bytes at its beginning that opening it has brought: all of them from a server that sends no parts.
+    /// The first bytes of the object, from opening it. From a server that sends no parts, these are all bytes.
     head: Bytes,
 }
 
 impl Object {
-    /// `None` if there is no such object.
+    /// Opens an object, with its first part. `None` if there is no such object.
     pub(super) async fn find(place: Place) -> Result<Option<Object>> {
         let known = cache::version(&place.address)
             .and_then(|version| cache::part(&place.address, &version, 0).map(|head| (version, head)));
@@ -61,7 +61,7 @@ impl Object {
             (Err(Error::NotModified { .. }), Some((version, head))) => {
                 return Ok(Some(Object { place, version, head }));
             }
-            // A server that sends no parts, and one that finds no first part in an object of no bytes.
+            // The server sends no parts, or the object has no bytes and so no first part.
             (Err(error), _) if is_about_range(&error) => get(&place, GetOptions::default()).await,
             (found, _) => found,
         };
@@ -70,7 +70,7 @@ impl Object {
             Err(error) => Err(reason(&place, Access::Read, &error)),
             Ok((meta, head)) => {
                 let version = Version::of(&meta);
-                // A server that sends no parts would send all again for each that is not on the disk any more.
+                // For each part missing on disk, a server that sends no parts would send the whole object again.
                 if version.e_tag.is_some() && head.len() as u64 == version.size.min(PART) {
                     cache::add(&place.address, &version, 0, &head);
                     cache::note(&place.address, &version);
@@ -80,7 +80,7 @@ impl Object {
         }
     }
 
-    /// How many parts it has.
+    /// The number of parts.
     pub(super) fn parts(&self) -> u64 {
         self.version.size.div_ceil(PART)
     }
@@ -96,7 +96,7 @@ impl Object {
         if let Some(bytes) = kept.filter(|bytes| bytes.len() == length) {
             return Ok(bytes);
         }
-        // A weak one never matches: RFC 9110, section 13.1.1.
+        // A weak entity tag never matches: RFC 9110, section 13.1.1.
         let if_match = self.version.e_tag.clone().filter(|tag| !tag.starts_with("W/"));
         let options = GetOptions { if_match, range: Some(GetRange::Bounded(range)), ..GetOptions::default() };
         let (meta, bytes) =
@@ -108,7 +108,7 @@ impl Object {
         Ok(bytes)
     }
 
-    /// All bytes.
+    /// All bytes of the object.
     pub(super) async fn bytes(&self) -> Result<Vec<u8>> {
         use futures_util::{StreamExt as _, TryStreamExt as _};
         let parts = futures_util::stream::iter(0..self.parts()).map(|number| self.part(number));
@@ -116,7 +116,7 @@ impl Object {
         Ok(parts.concat())
     }
 
-    /// The numbers of the parts that have these bytes.
+    /// The numbers of the parts that contain these bytes.
     pub(super) fn parts_of(range: &Range<u64>) -> Range<u64> {
         range.start / PART..range.end.div_ceil(PART)
     }
@@ -126,7 +126,7 @@ fn is_about_range(error: &Error) -> bool {
     matches!(error, Error::NotSupported { .. }) || error.to_string().contains("416 Range Not Satisfiable")
 }
 
-/// The answer to a request, with as many bytes as it says that it has.
+/// The answer to a request, with all the bytes that it declares. Repeats the request if the connection breaks off.
 async fn get(place: &Place, options: GetOptions) -> object_store::Result<(ObjectMeta, Bytes)> {
     let begin = Instant::now();
     for cut in 1.. {

@@ -1,4 +1,4 @@
-//! Where an object is: its store, opened with credentials as its cloud defines them, and its path there.
+//! The place of an object: its store, opened with credentials as its cloud defines them, and its key there.
 
 use super::runtime;
 use anyhow::{Context as _, Result, bail};
@@ -17,18 +17,18 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 use url::{Position, Url};
 
-/// An object, or the beginning of the names of several.
+/// The place of an object, or the prefix of the names of several objects.
 #[derive(Clone)]
 pub(super) struct Place {
-    /// As the user gave it.
+    /// The address that the user gave.
     pub(super) address: String,
-    /// What messages call it: without the query of a web address, which may be a secret.
+    /// The name in messages: the address without the query of a web address, which may be a secret.
     pub(super) name: String,
     pub(super) store: Arc<dyn ObjectStore>,
     pub(super) key: Key,
 }
 
-/// The stores that are open, which keep their connections, by the part of an address that is before the key.
+/// The open stores, which keep their connections, by the part of an address before the key.
 static STORES: Mutex<BTreeMap<String, Arc<dyn ObjectStore>>> = Mutex::new(BTreeMap::new());
 
 impl Place {
@@ -56,7 +56,7 @@ impl Place {
         url.set_fragment(None);
         let name = url[..Position::AfterPath].to_owned();
         let key = Key::from_url_path(url.path()).with_context(|| format!("`{name}` is no address of a file"))?;
-        // The query belongs to each request.
+        // The query is a part of each request.
         url.set_path("");
         let options = options(url.scheme() == "http");
         let build =
@@ -65,7 +65,7 @@ impl Place {
         Ok(Place { address: address.to_owned(), name, store, key })
     }
 
-    /// The object of the same store with this key.
+    /// The address of the object of the same store with this key.
     pub(super) fn sibling(&self, key: &Key) -> String {
         let root: Vec<&str> = self.address.splitn(4, '/').take(3).collect();
         format!("{}/{key}", root.join("/"))
@@ -74,7 +74,7 @@ impl Place {
 
 fn store(root: &str, open: impl FnOnce() -> Result<Arc<dyn ObjectStore>>) -> Result<Arc<dyn ObjectStore>> {
     static PROVIDER: Once = Once::new();
-    // It fails only if there is one already.
+    // The call fails only if a provider is already installed.
     PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
     let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(store) = stores.get(root) {
@@ -85,14 +85,14 @@ fn store(root: &str, open: impl FnOnce() -> Result<Arc<dyn ObjectStore>>) -> Res
     Ok(store)
 }
 
-/// A slow connection is no error as long as bytes come.
+/// The options of connections. A slow connection is not an error as long as bytes arrive.
 fn options(allow_http: bool) -> ClientOptions {
     let seconds = Duration::from_secs;
     let options = ClientOptions::new().with_timeout_disabled().with_read_timeout(seconds(30));
     options.with_connect_timeout(seconds(10)).with_allow_http(allow_http)
 }
 
-/// Half a minute, after which somebody looks for the reason.
+/// The repetition of failed requests, for about half a minute.
 fn retry() -> RetryConfig {
     RetryConfig { max_retries: 8, retry_timeout: Duration::from_secs(60), ..RetryConfig::default() }
 }
@@ -101,7 +101,7 @@ fn is_set(variables: &[&str]) -> bool {
     variables.iter().any(|name| env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
-/// Whether this machine is rented from the cloud with this name, and so has credentials of its own.
+/// Whether this machine is rented from the cloud with this name, and so has its own credentials.
 fn is_machine_of(cloud: &str) -> bool {
     ["sys_vendor", "bios_vendor", "bios_version"].iter().any(|file| {
         let text = fs::read_to_string(PathBuf::from("/sys/class/dmi/id").join(file));
@@ -109,7 +109,7 @@ fn is_machine_of(cloud: &str) -> bool {
     })
 }
 
-/// The variables and files of the AWS command line; without any of them, the request is not signed, as for public data.
+/// A bucket of S3, with the variables and files of the AWS command line. Without any of them, requests are not signed, as for public data.
 ///
 /// Source: <https://docs.aws.amazon.com/sdkref/latest/guide/creds-config-files.html>.
 fn s3(bucket: &str) -> Result<Arc<dyn ObjectStore>> {
@@ -166,7 +166,7 @@ fn s3(bucket: &str) -> Result<Arc<dyn ObjectStore>> {
     Ok(Arc::new(builder.with_client_options(options).build()?))
 }
 
-/// What the files of the AWS command line have of the chosen profile.
+/// The settings of the chosen profile in the files of the AWS command line.
 fn profile() -> Result<BTreeMap<String, Option<String>>> {
     let chosen = env::var("AWS_PROFILE").or_else(|_| env::var("AWS_DEFAULT_PROFILE")).ok();
     let name = chosen.as_deref().unwrap_or("default");
@@ -199,7 +199,8 @@ fn profile() -> Result<BTreeMap<String, Option<String>>> {
     }
 }
 
-/// What Google's libraries read: <https://cloud.google.com/docs/authentication/application-default-credentials>.
+/// A bucket of Google, opened with the sources of Google's libraries:
+/// <https://cloud.google.com/docs/authentication/application-default-credentials>.
 fn google(bucket: &str) -> Result<Arc<dyn ObjectStore>> {
     let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket).with_retry(retry());
     let emulator = env::var("STORAGE_EMULATOR_HOST").ok().filter(|host| !host.is_empty());
@@ -224,7 +225,7 @@ fn google(bucket: &str) -> Result<Arc<dyn ObjectStore>> {
     Ok(Arc::new(builder.with_client_options(options(emulator.is_some())).build()?))
 }
 
-/// The variables of Azure's command line and libraries.
+/// A container of Azure, with the variables of Azure's command line and libraries.
 fn azure(root: &str) -> Result<Arc<dyn ObjectStore>> {
     if !root.contains('@') && !is_set(&["AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_USE_EMULATOR"]) {
         bail!("{root} does not say whose container it is; name the account in AZURE_STORAGE_ACCOUNT_NAME");

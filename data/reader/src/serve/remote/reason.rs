@@ -1,9 +1,9 @@
-//! What is wrong with an object, in one line with its cure.
+//! The errors of objects, in one line with their cure.
 
 use super::place::Place;
 use anyhow::{Error, anyhow};
 
-/// What was asked of an object.
+/// The access to an object that failed.
 #[derive(Clone, Copy)]
 pub(super) enum Access {
     Read,
@@ -19,7 +19,7 @@ impl Access {
     }
 }
 
-/// Why an object cannot be read or written, or a store cannot be listed.
+/// The reason why an object cannot be read or written, or a store cannot be listed.
 pub(super) fn reason(place: &Place, access: Access, error: &object_store::Error) -> Error {
     use object_store::Error::{NotFound, PermissionDenied, Precondition, Unauthenticated};
     let (name, said, verb) = (&place.name, said(error), access.word());
@@ -42,7 +42,7 @@ pub(super) fn changed(place: &Place) -> Error {
     anyhow!("{} has changed while it was read; make the dataset again", place.name)
 }
 
-/// Where the credentials of a store come from.
+/// The source of a store's credentials, as advice in a message.
 fn credentials(name: &str, verb: &str) -> String {
     let them = match name.split_once("://").map_or("", |(scheme, _)| scheme) {
         "s3" | "s3a" => "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, of",
@@ -53,8 +53,8 @@ fn credentials(name: &str, verb: &str) -> String {
     format!("give {them} somebody who may {verb} it")
 }
 
-/// An error and its causes in one line, with the message of a server's XML in place of all of it, and without the queries
-/// of addresses, which may have a signature.
+/// An error and its causes in one line, with only the message of a server's XML, and without the queries
+/// of addresses, which may contain a signature.
 fn said(error: &object_store::Error) -> String {
     let mut text = error.to_string();
     if let Some(begin) = text.find('<') {

@@ -1,4 +1,4 @@
-//! New objects, sent in parts where they are large.
+//! The upload of new objects, in parts if they are large.
 
 use super::place::Place;
 use super::reason::{Access, reason};
@@ -10,26 +10,26 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-/// The bytes that are sent at once. The stores take at most 10,000 such parts: 156 GiB.
+/// The size of a part in bytes. The stores accept at most 10,000 such parts: 156 GiB.
 const PIECE: u64 = 16 << 20;
 
-/// The parts that are on their way at a time.
+/// The number of parts that are sent at the same time.
 const SIDE_BY_SIDE: usize = 3;
 
-/// The next bytes of a file that is to be sent.
+/// The next part of a file to send.
 pub(crate) fn piece(file: &File, position: u64, bytes: u64) -> io::Result<Bytes> {
     let mut piece = vec![0; (bytes - position).min(PIECE) as usize];
     file.read_exact_at(&mut piece, position)?;
     Ok(piece.into())
 }
 
-/// Puts the first `bytes` bytes of a file at an address, unless an object of that length is there.
+/// Puts the first `bytes` bytes of a file at an address. Does nothing if an object of that length exists.
 pub(crate) fn put(address: &str, file: &File, bytes: u64) -> Result<()> {
     let place = Place::of(address)?;
     runtime()?.block_on(async {
         match place.store.head(&place.key).await {
             Ok(present) if present.size == bytes => return Ok(()),
-            // A store may hide from whoever cannot list its objects that one is not there.
+            // If the user may not list the objects, a store may deny access to an object that does not exist.
             Ok(_) | Err(Error::NotFound { .. } | Error::PermissionDenied { .. }) => {}
             Err(error) => return Err(reason(&place, Access::Write, &error)),
         }
@@ -59,7 +59,7 @@ async fn send(place: &Place, file: &File, bytes: u64) -> Result<()> {
     }
     .await;
     if let Err(error) = sent {
-        // The store has the parts that have arrived until it is told, or a rule of the bucket removes them.
+        // Without this call, the store keeps the parts that have arrived until a rule of the bucket removes them.
         return Err(match upload.abort().await {
             Ok(()) => error,
             Err(left) => error.context(format!("parts of {} stay in the store ({left})", place.name)),

@@ -19,7 +19,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
-/// evcxr runs this before the user's first cell.
+/// The Rust that evcxr runs before the user's first cell.
 ///
 /// The `?` tells evcxr, once, that cells may return early; otherwise it compiles the first such cell twice.
 /// rust-analyzer writes `dyn Trait` without a path, so the commonest traits must be in scope: `SimpleBackend` for
@@ -33,24 +33,24 @@ std::result::Result::<(), std::fmt::Error>::Ok(())?;";
 /// Name of evcxr's phase in which a cell runs.
 const EXECUTION: &str = "Execution";
 
-/// The optimisation level until rust-analyzer has the real sources, and then. Only the bytes of the manifest differ: at other bytes
-/// rust-analyzer reads everything anew.
+/// The optimisation level before rust-analyzer has the real sources, and the level afterwards. The level is the same, but the bytes
+/// of the manifest differ: a manifest with other bytes makes rust-analyzer read everything again.
 const BEFORE_SOURCES: &str = "2 ";
 const WITH_SOURCES: &str = "2";
 
-/// evcxr, and the prelude and the runtime that it is configured for.
+/// evcxr, with the prelude and the runtime for which it is configured.
 pub(in crate::engine) struct Evcxr {
     context: CommandContext,
     prelude: Prelude,
     runtime: Runtime,
     /// Whether rust-analyzer has the real sources, and not empty crates.
     has_sources: bool,
-    /// Whether it has read them.
+    /// Whether rust-analyzer has read the real sources.
     has_read: bool,
 }
 
 impl Evcxr {
-    /// Starts evcxr. The relay that evcxr takes for its runtime connects to the cell supervisor, which must run already.
+    /// Starts evcxr with a relay in place of its child process. The relay connects to the cell supervisor, which must already run.
     pub(in crate::engine) fn start(prelude: &Prelude, runtime: &Runtime, link: &CellLink) -> Result<Self> {
         let _starting = compile::mark_starting(runtime.folder())?;
         runtime.hide_sources()?;
@@ -62,7 +62,7 @@ impl Evcxr {
         tracing::debug!("evcxr is ready after {:?}", started.elapsed());
         forward(outputs, link)?;
         let mut state = context.state();
-        // A settings file of evcxr's may have other values, with which no cell works.
+        // A settings file of evcxr may have other values, and no cell works with those.
         state.set_allow_static_linking(true);
         state.set_preserve_vars_on_panic(true);
         state.set_sccache(false).map_err(plain)?;
@@ -77,14 +77,14 @@ impl Evcxr {
         Ok(Self { context, prelude: prelude.clone(), runtime: runtime.clone(), has_sources: false, has_read: false })
     }
 
-    /// From now on rust-analyzer has the real sources.
+    /// Gives rust-analyzer the real sources in place of empty crates.
     fn read_sources(&mut self) -> Result<()> {
         if self.has_sources {
             return Ok(());
         }
         self.runtime.show_sources(&self.prelude)?;
         self.context.execute(&format!(":opt {WITH_SOURCES}")).map_err(plain)?;
-        // evcxr writes the manifest before a cell, and not before a completion.
+        // evcxr writes the manifest before a cell, but not before a completion.
         let manifest = self.runtime.cells().join("Cargo.toml");
         let level = |level| format!("opt-level = {level}\n");
         let text = fs::read_to_string(&manifest)?.replace(&level(BEFORE_SOURCES), &level(WITH_SOURCES));
@@ -107,11 +107,11 @@ impl Evaluator for Evcxr {
             return Ok(());
         }
         if self.has_sources {
-            // The cell that needed the sources has had its types inferred.
+            // rust-analyzer has already inferred types for the cell that needed the sources.
             self.context.hover_at("let", "let".len())?;
         } else {
             self.read_sources()?;
-            // With the second source rust-analyzer drops what it no longer needs of the first.
+            // At the second source rust-analyzer frees the data of the first source.
             for source in ["let number = 1;\nnumb", "numb"] {
                 self.context.completions(source, source.len())?;
             }
@@ -153,7 +153,7 @@ impl Evaluator for Evcxr {
     }
 }
 
-/// Whether a cell may declare a variable, whose type rust-analyzer infers, or has a command of evcxr's.
+/// Whether a cell may declare a variable, whose type rust-analyzer infers, or has a command of evcxr.
 fn needs_sources(source: &str) -> bool {
     let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
     source.lines().any(|line| line.starts_with(':')) || source.split(|c| !is_of_name(c)).any(|word| word == "let")

@@ -1,12 +1,12 @@
-//! Why cargo cannot add a crate, from what cargo writes: the reason first, without the progress before it and without long lists.
+//! The reason why cargo cannot add a crate, from cargo's text: the reason first, without progress lines and without long lists.
 
-/// So many versions are named of a list of all.
+/// The largest number of versions that a list of versions keeps.
 const MOST_VERSIONS: usize = 12;
 
 /// The crate in which evcxr tries a dependency, as cargo names it.
 const TRIAL: &str = "package `evcxr_dummy_validate_dep`";
 
-/// cargo's text with the reason in its first line; none if the text is not cargo's.
+/// cargo's text with the reason in its first line; none if the text does not come from cargo.
 pub(super) fn reason(text: &str) -> Option<String> {
     let lines: Vec<&str> = text.lines().collect();
     let start = lines.iter().position(|line| line.starts_with("error: "))?;
@@ -17,7 +17,7 @@ pub(super) fn reason(text: &str) -> Option<String> {
     let mut lines: Vec<String> =
         lines[start..].iter().map(|line| shortened(&line.replace(TRIAL, "this notebook"))).collect();
     lines[0].drain(.."error: ".len());
-    // What lacks a feature comes behind the list of all versions, some of which may have it.
+    // cargo names the missing feature only after the list of versions.
     let lacking = lines
         .iter()
         .position(|line| line.contains("does not have that feature") || line.contains("does not have these features"));

@@ -1,12 +1,12 @@
-//! The `use` line that brings a name of candle or of Ferrotune. rustc suggests none for a crate that no line of the notebook names.
+//! The `use` line that imports a name of candle or of Ferrotune. rustc suggests no import from a crate that the notebook never names.
 
 use crate::diagnostic;
 use evcxr::CompilationError;
 
-/// Brings all that a notebook which trains needs.
+/// The `use` line that imports all that a notebook needs for training.
 pub(super) const PRELUDE: &str = "use ferrotune::prelude::*;";
 
-/// Names that notebooks use, after the path that has them.
+/// Names that notebooks use, grouped by the path that contains them.
 const NAMES: [(&str, &[&str]); 4] = [
     ("candle_core", &["D", "DType", "Device", "IndexOp", "Shape", "Tensor", "Var", "WithDType"]),
     (
@@ -67,10 +67,10 @@ const NAMES: [(&str, &[&str]); 4] = [
 
 /// The codes of errors about a name that nothing declares.
 const UNKNOWN_NAME: [&str; 7] = ["E0405", "E0412", "E0422", "E0425", "E0433", "E0531", "E0574"];
-/// The code of the error about too few arguments of a type: the standard library's `Result` has two.
+/// The code of the error about a wrong number of generic arguments: the standard library's `Result` has two.
 const ARGUMENTS: &str = "E0107";
 
-/// The line that an error of the compiler asks for, if it is about such a name.
+/// The `use` line that resolves an error of the compiler, if the error is about one of these names.
 pub(super) fn wanted(error: &CompilationError) -> Option<String> {
     let code = error.code()?;
     let message = error.message();

@@ -1,9 +1,9 @@
-//! Hashes of an objective's source: they tell whether a study's trials are those of the same code, and name the project of a
-//! cell that names none. Comments, spaces, documentation and most attributes do not count.
+//! Hashes of an objective's source. A hash shows whether a study's trials ran the same code, and names the project of a cell
+//! without a project. Comments, spaces, documentation and most attributes do not change the hash.
 //!
-//! An item of the notebook counts if the objective names it, or an item that counts does. Names are looked up without scopes:
-//! of two items with one name both count, which may find a change too many and never one too few. The values of captured
-//! variables do not count, nor do the versions of crates.
+//! An item of the notebook is part of the hash if the objective names it, or if another item in the hash names it. Names are
+//! looked up without scopes: two items with the same name are both part of the hash. So the hash may change without need, but
+//! always changes with the code. The values of captured variables and the versions of crates are not part of the hash.
 
 use crate::compile::Text;
 use ferrotune_space::spec::StudySpec;
@@ -14,14 +14,14 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use syn::{Item, UseTree};
 
-/// Digits of the hash in the name of a cell's own project.
+/// The number of the hash's digits in the name of a cell's own project.
 const NAME_DIGITS: usize = 8;
 
-/// The hash of an objective with the items of the notebook that it uses, as 64 hexadecimal digits. `items` is the source of all
-/// items.
+/// The hash of an objective and of the notebook's items that the objective uses, as 64 hexadecimal digits. `items` is the source
+/// of all items.
 ///
 /// # Errors
-/// The parser's, if one of them is no Rust.
+/// The parser's error if the objective or the items are not Rust.
 pub(super) fn hash(objective: &str, items: &str) -> syn::Result<String> {
     let body = text(objective.parse()?);
     let mut by_name: BTreeMap<String, Vec<Text>> = BTreeMap::new();
@@ -45,11 +45,11 @@ pub(super) fn hash(objective: &str, items: &str) -> syn::Result<String> {
     Ok(hex([body.text.as_str()].into_iter().chain(texts)))
 }
 
-/// The name of the project of a cell that names none: the same for the same objective, metrics, oracle and whatever else decides
-/// which trials are made, but not how many, how long, or where.
+/// The name of the project for a cell that names no project. It depends on the objective, the metrics, the oracle and every other
+/// setting that decides which trials are made. It does not depend on the number, the duration and the place of the trials.
 ///
 /// # Errors
-/// The lexer's, if the objective is not made of Rust tokens.
+/// The lexer's error if the objective does not consist of Rust tokens.
 pub(super) fn project(objective: &str, spec: &StudySpec) -> syn::Result<String> {
     let searched = json!([
         spec.objectives,
@@ -91,12 +91,12 @@ fn names(item: &Item, text: &Text) -> BTreeSet<String> {
             self::text(of.into_iter().chain(item.self_ty.to_token_stream()).collect()).names
         }
         Item::Use(item) => imported(&item.tree),
-        // A macro's call, or what has no name, may define any of the names in it.
+        // A macro call or an item without a name may define any of the names in it.
         _ => text.names.clone(),
     }
 }
 
-/// The names that an import gives.
+/// The names that an import brings into scope.
 fn imported(tree: &UseTree) -> BTreeSet<String> {
     match tree {
         UseTree::Path(path) => imported(&path.tree),

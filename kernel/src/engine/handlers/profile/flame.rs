@@ -1,12 +1,12 @@
-//! What a notebook shows of a cell's samples: the flame graph, and the hottest lines and functions as tables.
+//! The view of a cell's samples in a notebook: the flame graph, and tables of the hottest lines and functions.
 
 use ferrotune_display::{Bundle, escape, table};
 use ferrotune_sampler::{Flame, Hot};
 
-/// How many lines, and how many functions, the tables have at most.
+/// The largest number of rows in each table.
 const MOST_ROWS: usize = 12;
 
-/// Names in the tables are cut to so many letters.
+/// The largest number of characters of a name in the tables.
 const LONGEST_NAME: usize = 90;
 
 pub(super) fn of(flame: &Flame) -> Bundle {

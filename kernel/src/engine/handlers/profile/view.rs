@@ -1,14 +1,14 @@
-//! What a notebook shows of a profile: a table and a judgement for each loop, and a chart of the last steps.
+//! The view of a profile in a notebook: a table and a judgement for each loop, and a chart of the last steps.
 
 use ferrotune_display::{Bundle, escape, table};
 use ferrotune_profile::{Interval, LoopReport, Part, Profile};
 use ferrotune_results::chart::{Axis, Bar, Chart, Colour, Layer, Marks, Panel, Scale};
 
-/// The last steps are drawn, so many at most, and while they have no more bars than this.
+/// The largest number of steps, and of bars in those steps, in the chart of the last steps.
 const MOST_STEPS: usize = 20;
 const MOST_BARS: usize = 400;
 
-/// The rows of the chart, and the colours of what is no part of [`Part`].
+/// The rows of the chart: the steps, the host and the device.
 const STEPS: usize = 0;
 const HOST: usize = 1;
 const DEVICE: usize = 2;
@@ -58,7 +58,7 @@ fn of_loop(report: &LoopReport, is_cut: bool) -> Bundle {
     Bundle::text(plain).with("text/html", html)
 }
 
-/// The last steps, in milliseconds since the first of them.
+/// The chart of the last steps, in milliseconds since the first of these steps.
 fn timeline(profile: &Profile) -> Option<Chart> {
     let last = profile.steps.last()?.time.to;
     let in_step = |from: u64, time: &Interval| time.to > from && time.from < last;
@@ -70,7 +70,7 @@ fn timeline(profile: &Profile) -> Option<Chart> {
     let from = starts.take_while(|from| bars(*from) <= MOST_BARS).last()?;
     let shown = profile.steps.iter().filter(|step| step.time.from >= from).count();
     let bar = |time: Interval, row: usize, what: &str| {
-        // The trace of a trial may come from anyone, and have steps in any order.
+        // The trace of a trial is untrusted and may have steps in any order.
         let (begin, end) = (time.from.saturating_sub(from), time.to.min(last).saturating_sub(from));
         let label = format!("{what}, {:.3} ms", time.nanoseconds() as f64 / 1e6);
         Bar { from: begin as f64 / 1e6, to: end as f64 / 1e6, row, label }

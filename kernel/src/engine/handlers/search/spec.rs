@@ -1,4 +1,5 @@
-//! Completes the search that a `%%tune` cell or `%resume` describes with what only the kernel knows. Starts nothing.
+//! The full specification of a search: the description in a `%%tune` cell or `%resume`, completed with values that only the kernel
+//! knows. Starts nothing.
 
 use crate::compile::CRATES;
 use crate::engine::handlers::files::expanded;
@@ -11,11 +12,11 @@ use ferrotune_space::warm_start::is_path;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The search that a `%%tune` cell describes, once the cell has handed over its objective.
+/// The specification of a `%%tune` cell's search, once the cell has handed over its objective.
 pub(in crate::engine) fn spec(spec: StudySpec, request: TuneRequest) -> Result<StudySpec> {
     let library = PathBuf::from(request.library);
     if let Some(storage) = &spec.storage {
-        // %trials and the other magics find the database in the study's folder, which has no password.
+        // %trials and the other magics read the database's address from the study's folder, where the address has no password.
         StorageUrl::parse(storage)?.remember_password();
     }
     Ok(StudySpec {
@@ -45,7 +46,7 @@ fn absolute_text(folder: &str) -> Result<String> {
     Ok(absolute(Path::new(folder))?.display().to_string())
 }
 
-/// The search that `%resume` goes on with.
+/// The specification of the search that `%resume` continues.
 pub(in crate::engine) fn resumed(study: &Path, resume: &Resume) -> Result<StudySpec> {
     let mut spec = ferrotune_tuner::supervisor::spec_of(study)?;
     spec.max_trials = resume.max_trials.unwrap_or(spec.max_trials);
@@ -54,8 +55,8 @@ pub(in crate::engine) fn resumed(study: &Path, resume: &Resume) -> Result<StudyS
     Ok(spec)
 }
 
-/// What the objective is linked with beyond the system's own: the prelude, Rust's standard library and the notebook's crates, as the
-/// process of the cells has them. On another machine, or after an update, the study needs its own.
+/// The libraries with which the objective is linked, without the system's: the prelude, Rust's standard library and the notebook's
+/// crates, from the memory map of the cell process. The study needs copies of them on another machine or after an update.
 fn libraries_of(objective: &Path, pid: u32) -> Result<Vec<PathBuf>> {
     let code =
         std::fs::read(objective).with_context(|| format!("cannot read the objective {}", objective.display()))?;

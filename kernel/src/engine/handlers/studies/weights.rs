@@ -1,4 +1,4 @@
-//! Finds the checkpoint of a trial with the weights that gave its value, or those that come closest.
+//! The checkpoint of a trial with the weights that gave the trial's value, or else the checkpoint closest to them.
 
 use anyhow::{Context, Result};
 use ferrotune_journal::Study;
@@ -12,20 +12,20 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The weights with the path by which cells open the file: from their folder if the file is in it, so that a notebook that shows
-/// it may move with its studies, and else absolute.
+/// The weights with the path for cells. The path is relative if the file is in the cells' working folder, so that a notebook that
+/// shows the path can move with its studies. Otherwise the path is absolute.
 pub(super) fn from_cells(weights: Weights) -> Weights {
     let folder = std::env::current_dir().ok(); // none if it is deleted; no file is in it then
     let inner = folder.and_then(|folder| weights.path.strip_prefix(folder).ok().map(Path::to_owned));
     Weights { path: inner.unwrap_or(weights.path), note: weights.note }
 }
 
-/// The checkpoint of the step at which the trial reported its value; if there is none, that of the best step that has one, or
-/// the last one where the value is not that of the best step. `None` if the trial has no checkpoint.
+/// The checkpoint of the step at which the trial reported its value. If that step has no checkpoint, the checkpoint of the best
+/// step; or the last checkpoint, if the value is not the value of the best step. `None` if the trial has no checkpoint.
 ///
-/// Fails if a checkpoint cannot be read, since another one has other weights.
+/// Fails if a checkpoint cannot be read, since another checkpoint has other weights.
 pub(super) fn of(study_folder: &Path, study: &Study, trial: &TrialRecord) -> Result<Option<Weights>> {
-    // Anyone may have written the journal, so its checkpoint may name any file.
+    // The journal is untrusted: its checkpoint may name any file.
     let last = trial.checkpoint.as_deref().filter(|last| checkpoint_generation(last).is_some());
     let Some(last) = last else { return Ok(None) };
     let folder = study_folder::of_trial(study_folder, trial.number);
@@ -56,7 +56,7 @@ struct Reported {
     path: PathBuf,
     step: u64,
     value: f64,
-    /// Whether it is that of the trial's value, and how good it is otherwise.
+    /// Whether the checkpoint has the trial's value, and its closeness to the trial's value otherwise.
     rank: (bool, f64),
 }
 

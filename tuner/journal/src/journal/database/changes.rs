@@ -1,5 +1,5 @@
-//! Facts as the rows of Optuna's tables that they change. What Optuna has no column for becomes an attribute, as in a
-//! journal's file. Several facts of one row become one change, so that those of a whole trial cost one transaction.
+//! Facts as changes of rows in Optuna's tables. A fact for which Optuna has no column becomes an attribute, as in a
+//! journal's file. Several facts of one row become one change, so that all facts of a trial need one transaction.
 
 use super::super::encode::{attribute_of, internal_value, study_attribute_of};
 use super::super::fact::{Fact, Inheritance, TrialFact};
@@ -14,30 +14,30 @@ use ferrotune_space::{Distribution, Parameter};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// Rows of one statement.
+/// The number of rows in one statement.
 const ROWS: usize = 64;
 
-/// What is to be changed.
+/// Pending changes of a study.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Changes {
-    /// By their names; JSON.
+    /// The JSON text of each attribute, by name.
     pub(super) study_attributes: BTreeMap<String, String>,
     pub(super) study_system_attributes: BTreeMap<String, String>,
-    /// By the trials' numbers.
+    /// The changes of each trial, by the trial's number.
     pub(super) trials: BTreeMap<u64, TrialChanges>,
 }
 
-/// What is to be changed of one trial.
+/// Pending changes of one trial.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TrialChanges {
-    /// By their names; JSON.
+    /// The JSON text of each attribute, by name.
     pub(super) attributes: BTreeMap<String, String>,
     system_attributes: BTreeMap<String, String>,
-    /// Optuna's number and text of each.
+    /// Optuna's number and distribution text of each parameter, by name.
     parameters: BTreeMap<String, (f64, String)>,
-    /// By step.
+    /// The intermediate values, by step.
     intermediate: BTreeMap<u64, Option<f64>>,
-    /// Whether all reports that the tables have are to go first.
+    /// Whether all reports in the tables are deleted first.
     clears_reports: bool,
     state: Option<(TrialState, Vec<f64>, Times)>,
 }
@@ -47,7 +47,7 @@ impl Changes {
         self.study_attributes.is_empty() && self.study_system_attributes.is_empty() && self.trials.is_empty()
     }
 
-    /// Adds these facts, which are of `study` as it stands. Those that begin a study or a trial are no changes.
+    /// Adds these facts of `study`, given its present state. Facts that begin a study or a trial are not changes.
     pub(super) fn add(&mut self, facts: &[Fact<'_>], study: &StudyState, owner: &str) {
         let objective = match study.spec.as_ref().map(|spec| spec.objectives.as_slice()) {
             Some([objective]) => Some(objective.metric.as_str()),
@@ -60,7 +60,7 @@ impl Changes {
             } else if let Fact::MetricNames(names) = fact {
                 self.study_system_attributes.insert(format::METRIC_NAMES.to_owned(), json!(names).to_string());
             } else if let Some((name, value)) = study_attribute_of(fact) {
-                // Each supervisor has a search of its own, with its own library.
+                // Each supervisor has a search of its own, with its own library, so its spec has an attribute of its own.
                 if matches!(fact, Fact::Spec(_)) {
                     self.study_attributes.insert(format!("{name}:{owner}"), value.to_string());
                 }
@@ -71,7 +71,7 @@ impl Changes {
 }
 
 impl TrialChanges {
-    /// `objective` is the metric whose finite values are Optuna's intermediate values.
+    /// Adds a fact of a trial. `objective` is the metric whose finite values are Optuna's intermediate values.
     fn add(&mut self, fact: &TrialFact<'_>, record: &TrialRecord, objective: Option<&str>) {
         match fact {
             TrialFact::Parameter { name, parameter } => self.add_parameter(name, parameter),
@@ -101,7 +101,7 @@ impl TrialChanges {
             }
             TrialFact::Inherited(Inheritance { file, .. }) => {
                 self.add_attribute(fact);
-                // In place of one of its own.
+                // The inherited checkpoint replaces the trial's own.
                 self.set(format::CHECKPOINT, json!(file.as_ref().map(|file| json!({"step": 0, "file": file}))));
             }
             TrialFact::PausedAt(at) => {
@@ -112,7 +112,8 @@ impl TrialChanges {
         }
     }
 
-    /// One attribute has all metrics of a step that are no intermediate value, also those of earlier reports.
+    /// Sets the attribute of a step to all its metrics that are not intermediate values, including those of earlier
+    /// reports.
     fn add_metrics(
         &mut self,
         step: u64,
@@ -134,7 +135,7 @@ impl TrialChanges {
         }
     }
 
-    /// Whether they end the trial.
+    /// Whether the changes end the trial.
     pub(super) fn is_end(&self) -> bool {
         self.state.as_ref().is_some_and(|(state, ..)| state.is_end())
     }
@@ -143,7 +144,7 @@ impl TrialChanges {
         self.attributes.insert(name.to_owned(), value.to_string());
     }
 
-    /// Optuna's columns may not hold all of it: then an attribute does.
+    /// Adds a parameter. If Optuna's columns cannot hold it exactly, an attribute holds it as well.
     fn add_parameter(&mut self, name: &str, parameter: &Parameter) {
         let stored = parameter.distribution.to_optuna();
         let internal = internal_value(parameter).and_then(|value| value.as_f64()).unwrap_or(f64::NAN);
@@ -156,8 +157,8 @@ impl TrialChanges {
         self.parameters.insert(name.to_owned(), (internal, stored));
     }
 
-    /// Writes them to the trial with this row's number. Of a trial that `has_ended` nothing changes but what its search
-    /// has found out about it since.
+    /// Writes the changes to the trial with this row id. If the trial `has_ended`, only later findings of its search are
+    /// written.
     pub(super) fn write(&self, connection: &mut Connection, id: i64, has_ended: bool) -> Result<(), DatabaseError> {
         if self.clears_reports && !has_ended {
             connection.query("DELETE FROM trial_intermediate_values WHERE trial_id = $1", &[Value::Int(id)])?;
@@ -192,7 +193,8 @@ impl TrialChanges {
         Ok(())
     }
 
-    /// Optuna's column of steps has 32 bits in PostgreSQL. An attribute has the value of a step beyond them, in SQLite, too.
+    /// Writes the intermediate values. Optuna's column of steps has 32 bits in PostgreSQL, so the value of a larger step is
+    /// written into an attribute, in SQLite, too.
     fn write_intermediate(&self, connection: &mut Connection, id: i64) -> Result<(), DatabaseError> {
         let (mut rows, mut attributes) = (Vec::new(), Vec::new());
         for (step, value) in &self.intermediate {
@@ -213,7 +215,7 @@ pub(super) fn attribute_row(id: i64, name: &str, json: &str) -> Vec<Value> {
     vec![Value::Int(id), Value::text(name), Value::text(json)]
 }
 
-/// As Optuna has times: of the clock on the wall, without a zone.
+/// A time in Optuna's form: local time, without a zone.
 pub(super) fn local(time: DateTime<Utc>) -> NaiveDateTime {
     time.with_timezone(&Local).naive_local()
 }
@@ -226,11 +228,11 @@ pub(super) fn direction_name(direction: Direction) -> &'static str {
     }
 }
 
-/// A table whose rows are put in, or changed where they are there.
+/// A table into which rows are inserted, or updated if they exist.
 pub(super) struct Table {
     name: &'static str,
     columns: &'static [&'static str],
-    /// The columns of which no two rows have the same: the first ones.
+    /// The number of key columns, which come first: no two rows have the same keys.
     keys: usize,
 }
 
@@ -254,7 +256,7 @@ const INTERMEDIATE: Table = Table {
 const VALUES: Table =
     Table { name: "trial_values", columns: &["trial_id", "objective", "value", "value_type"], keys: 2 };
 
-/// Puts rows in, or changes those that are there.
+/// Inserts rows, or updates the rows that exist.
 pub(super) fn upsert(
     connection: &mut Connection,
     table: &Table,

@@ -1,4 +1,4 @@
-//! Opens connections: PostgreSQL's with libpq's variables, password file and encryption, and SQLite's.
+//! Opens connections: to PostgreSQL, with libpq's variables, password file and encryption, and to SQLite.
 
 use super::connection::{Connection, Server};
 use super::error::DatabaseError;
@@ -21,26 +21,27 @@ use tokio_postgres::Config;
 use tokio_postgres::config::SslMode as Encryption;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// How long SQLite waits for a program that writes.
+/// The time for which SQLite waits for another program that writes.
 const BUSY: Duration = Duration::from_secs(60);
-/// How long an attempt to reach a server may take, and how long it may not answer.
+/// The longest attempt to reach a server (`CONNECT`), and the longest time without an answer (`SILENCE`).
 const CONNECT: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(20);
-/// A supervisor that is cut off in the middle of a transaction holds the study's lock no longer than this.
+/// A setting for each session: a supervisor that is cut off during a transaction holds the study's lock no longer than
+/// this.
 const SESSION: &str = "SET idle_in_transaction_session_timeout = '30s'";
 
 const PORT: u16 = 5432;
-/// Where Debian's server has its socket.
+/// The folder in which Debian's server has its socket.
 const SOCKETS: &str = "/var/run/postgresql";
 
-/// What may happen to a SQLite file that is not there.
+/// The action for a SQLite file that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Absent {
     Make,
     Refuse,
 }
 
-/// A connection to the database.
+/// Opens a connection to the database.
 pub(super) fn connect(url: &StorageUrl, absent: Absent, waiting: &Waiting) -> Result<Connection, DatabaseError> {
     match &url.target {
         Target::Sqlite(path) => {
@@ -64,7 +65,7 @@ fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// What the address says, or else the variables that libpq reads
+/// The connection settings of the address, or else of the variables that libpq reads
 /// (<https://www.postgresql.org/docs/current/libpq-envars.html>).
 fn config(server: &Address) -> (Config, SslMode) {
     let port = server.port.or_else(|| variable("PGPORT")?.parse().ok()).unwrap_or(PORT);
@@ -86,7 +87,7 @@ fn config(server: &Address) -> (Config, SslMode) {
         SslMode::Prefer => Encryption::Prefer,
         SslMode::Require | SslMode::Verify => Encryption::Require,
     });
-    // The variable is for one host, which it does not name.
+    // The password variable is meant for one host, which it does not name.
     let is_meant = !server.is_found || server.host.is_none() || variable("PGHOST") == server.host;
     let password = server.password.clone().or_else(|| variable("PGPASSWORD").filter(|_| is_meant));
     if let Some(password) = password.or_else(|| password_in_file(&host, port, &database, &user)) {
@@ -95,7 +96,7 @@ fn config(server: &Address) -> (Config, SslMode) {
     (config, mode)
 }
 
-/// The password that `~/.pgpass` has (<https://www.postgresql.org/docs/current/libpq-pgpass.html>).
+/// The password in `~/.pgpass` (<https://www.postgresql.org/docs/current/libpq-pgpass.html>).
 fn password_in_file(host: &str, port: u16, database: &str, user: &str) -> Option<String> {
     let home = || Some(PathBuf::from(variable("HOME")?).join(".pgpass"));
     let path = variable("PGPASSFILE").map(PathBuf::from).or_else(home)?;
@@ -104,7 +105,7 @@ fn password_in_file(host: &str, port: u16, database: &str, user: &str) -> Option
         tracing::warn!(path = %path.display(), "others can read this file of passwords, so it is not used; run chmod 600");
         return None;
     }
-    // A Unix socket stands as localhost in it.
+    // The password file names a Unix socket as localhost.
     let host = if host.starts_with('/') { "localhost" } else { host };
     password_in(&fs::read_to_string(path).ok()?, &[host, &port.to_string(), database, user])
 }
@@ -119,7 +120,7 @@ fn password_in(text: &str, wanted: &[&str; 4]) -> Option<String> {
     })
 }
 
-/// Five fields with colons between them; a backslash takes away what the next character means.
+/// The five fields of a line, which colons separate; a backslash escapes the next character.
 fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut characters = line.chars();
@@ -146,7 +147,7 @@ fn encryption(server: &Address, mode: SslMode) -> Result<MakeRustlsConnect, Data
         (None, SslMode::Verify) => {
             builder.with_platform_verifier().map_err(|error| failed(error.to_string()))?.with_no_client_auth()
         }
-        // As libpq does: encrypted, with whoever answers.
+        // As in libpq, the connection is encrypted, but the server is not authenticated.
         (None, SslMode::Disable | SslMode::Prefer | SslMode::Require) => {
             let unchecked = Arc::new(Unchecked(provider));
             builder.dangerous().with_custom_certificate_verifier(unchecked).with_no_client_auth()
@@ -165,7 +166,7 @@ fn roots(file: &Path) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// Takes any certificate, but no signature that does not fit it.
+/// A verifier that accepts any certificate, but no signature that does not match the certificate.
 #[derive(Debug)]
 struct Unchecked(Arc<CryptoProvider>);
 

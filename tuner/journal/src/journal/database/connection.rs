@@ -1,5 +1,5 @@
-//! A connection to PostgreSQL or SQLite, with values that fit Optuna's columns in both. Every statement is in the SQL that
-//! the two have in common, with `$1`, `$2`, … in the order in which they appear. Knows no table.
+//! A connection to PostgreSQL or SQLite, with values that fit Optuna's columns in both. Every statement uses the common SQL
+//! of the two, with `$1`, `$2`, … in the order in which they appear. Knows no table.
 
 use super::error::DatabaseError;
 use super::waiting::Waiting;
@@ -13,10 +13,10 @@ use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// As SQLAlchemy writes a time into SQLite.
+/// The format in which SQLAlchemy writes a time into SQLite.
 const TIME: &str = "%Y-%m-%d %H:%M:%S%.6f";
 
-/// A number of ours for PostgreSQL's lock that keeps two programs from making tables at once.
+/// The key of PostgreSQL's advisory lock that keeps two programs from making tables at once.
 const ADVISORY_LOCK: i64 = 0x6665_7272_6f74_756e;
 
 /// A value of a column.
@@ -25,7 +25,7 @@ pub(super) enum Value {
     Null,
     Int(i64),
     Float(f64),
-    /// Also a name of an enumeration.
+    /// A text, or a name of an enumeration.
     Text(String),
     Time(NaiveDateTime),
     Bytes(Vec<u8>),
@@ -43,7 +43,7 @@ impl Value {
         }
     }
 
-    /// SQLite gives back a float without a fraction as it was stored.
+    /// The value as a float. SQLite returns a float without a fraction as an integer.
     pub(super) fn as_float(&self) -> Option<f64> {
         match self {
             Value::Float(value) => Some(*value),
@@ -66,7 +66,7 @@ impl Value {
         }
     }
 
-    /// SQLite has times as texts, with or without a fraction of the second.
+    /// The value as a time. SQLite stores times as texts, with or without a fraction of the second.
     pub(super) fn as_time(&self) -> Option<NaiveDateTime> {
         match self {
             Value::Time(time) => Some(*time),
@@ -103,15 +103,15 @@ impl From<String> for Value {
 /// A row of a result.
 pub(super) type Row = Vec<Value>;
 
-/// A connection.
+/// A connection to one of the two databases.
 pub(super) enum Connection {
     Postgres(Box<Server>),
     Sqlite(rusqlite::Connection),
 }
 
-/// A connection to a server, whose answers are waited for.
+/// A connection to a PostgreSQL server, with the wait for the server's answers.
 pub(super) struct Server {
-    /// Declared before the runtime, which drives it.
+    /// The client, declared before the runtime that drives it, so that it is dropped first.
     client: tokio_postgres::Client,
     statements: HashMap<String, tokio_postgres::Statement>,
     runtime: Runtime,
@@ -119,7 +119,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Connects, and runs these statements.
+    /// Connects to a server, and runs these statements.
     pub(super) fn connect(
         config: &Config,
         encryption: MakeRustlsConnect,
@@ -129,7 +129,7 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(DatabaseError::Client)?;
         let (client, connection) = waiting.wait_for(&runtime, config.connect(encryption))?;
-        // It ends with the client, or when the server has left, which the next call of the client tells.
+        // This task ends with the client, or when the server closes the connection. The next call of the client then fails.
         runtime.spawn(async {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection to the database has ended");
@@ -165,16 +165,16 @@ impl Connection {
         matches!(self, Connection::Sqlite(_))
     }
 
-    /// Begins a transaction, which is undone unless it is committed.
+    /// Begins a transaction, which is rolled back unless it is committed.
     pub(super) fn begin(&mut self) -> Result<(), DatabaseError> {
         match self {
             Connection::Postgres(server) => server.run("BEGIN"),
-            // One that reads first and then writes could otherwise be refused in the middle.
+            // A transaction that reads first and then writes could otherwise be refused in the middle.
             Connection::Sqlite(connection) => Ok(connection.execute_batch("BEGIN IMMEDIATE")?),
         }
     }
 
-    /// Ends a transaction, with `COMMIT` or `ROLLBACK`. Also runs several statements without values.
+    /// Runs several statements without values, for example `COMMIT` or `ROLLBACK`, which end a transaction.
     pub(super) fn run(&mut self, statements: &str) -> Result<(), DatabaseError> {
         match self {
             Connection::Postgres(server) => server.run(statements),
@@ -182,7 +182,8 @@ impl Connection {
         }
     }
 
-    /// Keeps other programs from making tables until the transaction's end. SQLite has but one transaction that writes.
+    /// Keeps other programs from making tables until the end of the transaction. SQLite allows only one writing transaction
+    /// anyway.
     pub(super) fn lock_tables(&mut self) -> Result<(), DatabaseError> {
         if !self.is_sqlite() {
             self.query("SELECT 1 FROM pg_advisory_xact_lock($1)", &[Value::Int(ADVISORY_LOCK)])?;
@@ -200,7 +201,7 @@ impl Connection {
         Ok(!self.query(sql, &[Value::text(name)])?.is_empty())
     }
 
-    /// Runs a statement, which is kept prepared; gives the rows that it results in.
+    /// Runs a statement, which stays prepared; returns the rows of its result.
     pub(super) fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, DatabaseError> {
         match self {
             Connection::Postgres(server) => server.query(sql, values),
@@ -260,7 +261,7 @@ impl ToSql for Value {
             }
             Value::Int(value) => value.to_sql(column, out),
             Value::Float(value) => value.to_sql(column, out),
-            // The bytes of a text are those of an enumeration's name, too.
+            // A text and an enumeration's name have the same bytes.
             Value::Text(text) => text.as_str().to_sql(&Type::TEXT, out),
             Value::Time(time) => time.to_sql(column, out),
             Value::Bytes(bytes) => bytes.to_sql(column, out),

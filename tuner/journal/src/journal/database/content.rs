@@ -1,5 +1,6 @@
-//! What workers on other hosts run: a text of the study's owner, as an attribute of the study, and the files that it names by
-//! the hashes of their bytes, in a table of ours beside Optuna's. Knows nothing of what is in them, and trusts none of it.
+//! The publication for workers on other hosts: a text of the study's owner, as an attribute of the study, and files, stored
+//! under the hashes of their bytes in a table of ours beside Optuna's. Knows nothing about their contents, and trusts none
+//! of them.
 
 use super::changes::{STUDY_ATTRIBUTES, attribute_row, upsert};
 use super::connection::{Connection, Value};
@@ -8,7 +9,7 @@ use super::{Absent, Database, JournalError, Link, Owner, StorageUrl};
 use crate::journal::format::CONTENT;
 use std::path::Path;
 
-/// How many bytes a row holds.
+/// The number of bytes in a row.
 pub(in crate::journal) const PART_BYTES: u64 = 4 << 20;
 
 fn make(connection: &mut Connection) -> Result<(), DatabaseError> {
@@ -37,15 +38,15 @@ pub(super) fn remove_unnamed(connection: &mut Connection) -> Result<(), Database
 }
 
 impl Database {
-    /// A study at this address, for reading what its workers run.
+    /// The study at this address, for reading its publication.
     pub(in crate::journal) fn named(storage: &str, study: &str) -> Result<Database, JournalError> {
         let url = StorageUrl::parse(storage).map_err(JournalError::Storage)?;
         let owner = Owner::of("", Path::new(""), None);
         Ok(Database::new(Link::new(url, Absent::Refuse), study.to_owned(), owner))
     }
 
-    /// Says what workers run from now on, in JSON. It names the files by their hashes, which are kept until no study names
-    /// them; each is to be [kept](Self::keep_part) after this.
+    /// Publishes a JSON text for workers. It names files by their hashes, which are kept until no study names them; each
+    /// file is then [stored](Self::keep_part).
     pub(in crate::journal) fn publish(&mut self, text: &str) -> Result<(), JournalError> {
         let study = self.study()?;
         self.link.write(|connection| {
@@ -55,27 +56,27 @@ impl Database {
         })
     }
 
-    /// What the study's owner has said that workers run; none where there is no such study, or its owner has said nothing.
+    /// The published text of the study's owner; none if there is no such study, or nothing is published.
     pub(in crate::journal) fn published(&mut self) -> Result<Option<String>, JournalError> {
         let Some(head) = self.head()? else { return Ok(None) };
         Ok(head.attributes.into_iter().find(|(name, _)| name == CONTENT).map(|(_, text)| text))
     }
 
-    /// How many rows of a file are there, of a study that has been published.
+    /// The number of stored rows of a file, in a database with a publication.
     pub(in crate::journal) fn parts_kept(&mut self, hash: &str) -> Result<u64, JournalError> {
         let sql = "SELECT COUNT(*) FROM ferrotune_content WHERE hash = $1";
         let rows = self.link.read(|connection| connection.query(sql, &[Value::text(hash)]))?;
         Ok(rows.first().and_then(|row| row[0].as_int()).unwrap_or_default() as u64)
     }
 
-    /// Keeps a part of a file, unless it is there.
+    /// Stores a part of a file, unless it exists.
     pub(in crate::journal) fn keep_part(&mut self, hash: &str, part: u64, bytes: Vec<u8>) -> Result<(), JournalError> {
         let values = [Value::text(hash), Value::Int(part as i64), Value::Bytes(bytes)];
         let sql = "INSERT INTO ferrotune_content (hash, part, bytes) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
         self.link.write(|connection| connection.query(sql, &values).map(drop))
     }
 
-    /// A part of a file; none where it is not there.
+    /// A part of a file; none if it does not exist.
     pub(in crate::journal) fn part(&mut self, hash: &str, part: u64) -> Result<Option<Vec<u8>>, JournalError> {
         let values = [Value::text(hash), Value::Int(part as i64)];
         let sql = "SELECT bytes FROM ferrotune_content WHERE hash = $1 AND part = $2";

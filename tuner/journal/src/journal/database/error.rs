@@ -1,22 +1,22 @@
-//! What a database refuses, and whether another try may help.
+//! The errors of a database, and whether another try may help.
 
 use rusqlite::ErrorCode;
 use std::fmt;
 use tokio_postgres::error::SqlState;
 
-/// Why a database did not do what it was asked.
+/// The reason why a database operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
-    /// PostgreSQL, or the connection to it.
+    /// An error of PostgreSQL, or of the connection to it.
     #[error("{}", Told(.0))]
     Postgres(#[from] tokio_postgres::Error),
-    /// SQLite.
+    /// An error of SQLite.
     #[error("{0}")]
     Sqlite(#[from] rusqlite::Error),
     /// The server does not answer.
     #[error("no answer for {seconds} s")]
     Silent {
-        /// For how long it was waited for.
+        /// The time for which an answer was awaited, in seconds.
         seconds: u64,
     },
     /// The client of a server cannot be set up.
@@ -25,10 +25,10 @@ pub enum DatabaseError {
     /// The encryption of a connection cannot be set up.
     #[error("the connection cannot be encrypted: {reason}")]
     Encryption {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A row has what no row of Optuna's has.
+    /// A row has a value that Optuna never writes.
     #[error("{what}")]
     Row {
         /// Which row, and what is wrong with it.
@@ -36,12 +36,12 @@ pub enum DatabaseError {
     },
 }
 
-/// What can be done after an error.
+/// The remedy for an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remedy {
-    /// The same transaction once more: another one was in its way.
+    /// Repeat the transaction: another transaction conflicted with it.
     Repeat,
-    /// The same once the server is there again.
+    /// Repeat the transaction once the server is available again.
     Reconnect,
     None,
 }
@@ -66,7 +66,7 @@ impl DatabaseError {
 
 fn of_code(code: &SqlState) -> Remedy {
     let repeated = [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED];
-    // The server stops, starts, has stopped an idle transaction, or has no place left for another connection.
+    // The server stops, starts, has ended an idle transaction, or accepts no further connection.
     let gone = [
         &SqlState::ADMIN_SHUTDOWN,
         &SqlState::CRASH_SHUTDOWN,
@@ -85,14 +85,14 @@ fn of_code(code: &SqlState) -> Remedy {
     }
 }
 
-/// Whether the server was not reached, or has left in the middle.
+/// Whether the server was not reached, or closed the connection.
 fn is_refused_connection(error: &tokio_postgres::Error) -> bool {
-    // A certificate that does not fit comes as an error of the connection, too, and stays wrong.
+    // A wrong certificate is also an error of the connection, but stays wrong.
     encryption_error(error).is_none()
         && (error.is_closed() || causes(error).any(|cause| cause.downcast_ref::<std::io::Error>().is_some()))
 }
 
-/// What is wrong with the encryption of a connection, if that is why it failed.
+/// The encryption error of a connection, if that is why it failed.
 fn encryption_error(error: &tokio_postgres::Error) -> Option<&rustls::Error> {
     causes(error).find_map(|cause| {
         let in_io = || cause.downcast_ref::<std::io::Error>()?.get_ref()?.downcast_ref();
@@ -100,12 +100,12 @@ fn encryption_error(error: &tokio_postgres::Error) -> Option<&rustls::Error> {
     })
 }
 
-/// An error, and what has caused it, and so on.
+/// An error followed by its chain of causes.
 fn causes(error: &tokio_postgres::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
     std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |error| error.source())
 }
 
-/// An error of PostgreSQL with the server's own words.
+/// A PostgreSQL error, displayed with the server's own message.
 struct Told<'a>(&'a tokio_postgres::Error);
 
 impl fmt::Display for Told<'_> {

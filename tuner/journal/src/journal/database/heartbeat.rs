@@ -1,9 +1,9 @@
-//! Signs of life, in Optuna's table: a supervisor gives one for each of its trials, and looks for those of supervisors that
-//! have given none for two of their intervals, as Optuna's grace is by default
-//! (<https://optuna.readthedocs.io/en/stable/reference/generated/optuna.storages.RDBStorage.html>). The one that looks counts
-//! that time by its own clock, from when it first sees a sign, as the holders of leases in Kubernetes do
+//! Heartbeats, in Optuna's table. A supervisor writes a heartbeat for each of its trials, and looks for supervisors whose
+//! heartbeats have not changed for two of their intervals, which is also Optuna's default grace
+//! (<https://optuna.readthedocs.io/en/stable/reference/generated/optuna.storages.RDBStorage.html>). The observer measures
+//! that time with its own clock, from when it first sees a heartbeat, as the holders of leases in Kubernetes do
 //! (<https://pkg.go.dev/k8s.io/client-go/tools/leaderelection>): the clocks of two hosts need not agree. Time during which
-//! the database cannot be reached does not count, since nobody could give a sign then.
+//! the database cannot be reached does not count, because nobody could write a heartbeat then.
 
 use super::connection::{Connection, Row, Value};
 use super::error::DatabaseError;
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// The tables whose rows are of one trial.
+/// The tables whose rows belong to one trial.
 pub(super) const TRIAL_TABLES: [&str; 6] = [
     "trial_heartbeats",
     "trial_intermediate_values",
@@ -28,51 +28,52 @@ pub(super) const TRIAL_TABLES: [&str; 6] = [
     "trial_values",
 ];
 
-/// A supervisor is dead after so many of its intervals without a sign of life.
+/// The number of its intervals without a heartbeat after which a supervisor is dead.
 const GRACE: u64 = 2;
 
-/// The least time between two looks at whether others give signs.
+/// The shortest time between two checks for heartbeats of others.
 const ASK: Duration = Duration::from_millis(500);
 
-/// A trial whose supervisor is dead.
+/// A trial whose supervisor is dead, or has released the trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dead {
-    /// The trial.
+    /// The trial's number.
     pub number: u64,
-    /// How it ended; none where its supervisor has left it to others in good order.
+    /// The ending of the trial; none if its supervisor has released it in an orderly way.
     pub ending: Option<Ending>,
-    /// The folder that has its checkpoints, where it can be read from this host, and the last one's name.
+    /// The folder with the trial's checkpoints, if this host can read it, and the name of the last checkpoint.
     pub checkpoint: Option<(PathBuf, String)>,
-    /// The supervisor that had it.
+    /// The id of the supervisor that owned the trial.
     supervisor: String,
-    /// Its last sign of life.
+    /// The trial's last heartbeat.
     heartbeat: Value,
 }
 
-/// A running trial's last sign of life.
+/// A running trial's last heartbeat.
 struct Sign {
-    /// The trial's row.
+    /// The id of the trial's row.
     id: i64,
     heartbeat: Value,
-    /// Its age by the clock of the database.
+    /// The age of the heartbeat by the clock of the database.
     age_s: f64,
     owner: Owner,
 }
 
-/// When signs were given and looked for.
+/// The times at which heartbeats were written and read.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
     given: Option<Instant>,
     looked: Option<Instant>,
-    /// When it was asked whether others give any, with the answer.
+    /// The time of the last check for heartbeats of others, with its result.
     asked: Option<(Instant, bool)>,
-    /// Those of others, each with when it was first seen, by the trials' rows.
+    /// The heartbeats of others, each with the time at which it was first seen, by the ids of the trials' rows.
     seen: BTreeMap<i64, (Value, Instant)>,
 }
 
 impl Signs {
-    /// Takes in the signs that are there now; gives those that have stood for too long, with that time. `reached` is
-    /// when the database could be reached again after an outage, or first.
+    /// Compares the present heartbeats with the earlier ones. Returns those that are unchanged for too long, each with that
+    /// time, and those of supervisors that have left. `reached` is the time at which the database was first reached, or
+    /// reached again after an outage.
     fn look(&mut self, signs: Vec<Sign>, reached: Instant) -> Vec<(Sign, Duration)> {
         let before = std::mem::take(&mut self.seen);
         let mut dead = Vec::new();
@@ -89,7 +90,7 @@ impl Signs {
 }
 
 impl Owner {
-    /// For how long it may give no sign of life; none where it gives none.
+    /// The longest time between two heartbeats of this supervisor; none if it writes no heartbeats.
     fn grace(&self) -> Option<Duration> {
         self.heartbeat_s.map(|interval| Duration::from_secs(GRACE.saturating_mul(interval.max(1))))
     }
@@ -102,8 +103,8 @@ pub(super) fn beat(connection: &mut Connection, id: i64) -> Result<(), DatabaseE
     Ok(())
 }
 
-/// The same for a trial that another transaction holds, unless that holds its last sign, too: no other supervisor can have the
-/// trial before that one ends.
+/// Writes the heartbeat of a trial whose row another transaction has locked, unless that transaction has also locked the
+/// heartbeat. No other supervisor can own the trial before that transaction ends.
 fn beat_held(connection: &mut Connection, id: i64) -> Result<(), DatabaseError> {
     let skip = unless_held(connection);
     let sql = format!(
@@ -114,7 +115,7 @@ fn beat_held(connection: &mut Connection, id: i64) -> Result<(), DatabaseError> 
     Ok(())
 }
 
-/// The last signs of life of a study's running trials.
+/// The last heartbeats of a study's running trials.
 fn signs(connection: &mut Connection, study: i64) -> Result<Vec<Sign>, DatabaseError> {
     let age = if connection.is_sqlite() {
         "(julianday('now') - julianday(h.heartbeat)) * 86400.0"
@@ -136,7 +137,7 @@ fn signs(connection: &mut Connection, study: i64) -> Result<Vec<Sign>, DatabaseE
     Ok(rows.iter().filter_map(read).collect())
 }
 
-/// The trials of signs that have stood for too long, as the tables have them. One that is gone from there is left out.
+/// The dead trials, with the present rows of their heartbeats. A trial that no longer has rows is left out.
 fn dead_of(told: &[TrialRows], dead: Vec<(Sign, Duration)>) -> Vec<Dead> {
     let told: BTreeMap<i64, &TrialRows> = told.iter().map(|rows| (rows.id, rows)).collect();
     let found = dead.into_iter().filter_map(|(Sign { id, heartbeat, owner, .. }, silent)| {
@@ -160,10 +161,11 @@ impl Database {
         self.owner.heartbeat_s.map(|seconds| Duration::from_secs(seconds.max(1)))
     }
 
-    /// Gives a sign of life for each trial of this supervisor, once in an interval; gives those that another one has taken.
+    /// Writes a heartbeat for each trial of this supervisor, twice per interval. Returns the trials that this supervisor no
+    /// longer owns.
     pub(in crate::journal) fn beat(&mut self) -> Result<Vec<u64>, JournalError> {
         let Some(interval) = self.interval() else { return Ok(Vec::new()) };
-        // Half an interval later at the most: twice as often as anyone expects it.
+        // Heartbeats are at most half an interval apart: twice as often as other supervisors expect.
         if self.own.is_empty() || self.signs.given.is_some_and(|given| given.elapsed() < interval / 2) {
             return Ok(Vec::new());
         }
@@ -187,7 +189,7 @@ impl Database {
         })
     }
 
-    /// Trials whose supervisors are dead. Looks once in an interval.
+    /// The trials whose supervisors are dead. Reads heartbeats at most twice per interval.
     pub(in crate::journal) fn dead(&mut self) -> Result<Vec<Dead>, JournalError> {
         let Some(interval) = self.interval() else { return Ok(Vec::new()) };
         if self.signs.looked.is_some_and(|looked| looked.elapsed() < interval / 2) {
@@ -196,7 +198,7 @@ impl Database {
         self.signs.looked = Some(Instant::now());
         let (study, me) = (self.study()?, self.owner.id.clone());
         let mut signs = self.link.read(|connection| signs(connection, study))?;
-        // A trial that is new waits until it has been read.
+        // A new trial is ignored until its rows have been read.
         signs.retain(|sign| sign.owner.id != me && self.ids.contains(&sign.id));
         let dead = self.signs.look(signs, self.link.reached());
         if dead.is_empty() {
@@ -207,7 +209,8 @@ impl Database {
         Ok(dead_of(&told, dead))
     }
 
-    /// Whether one of these trials has a supervisor that gives signs of life, or has given some; looks anew after half a second.
+    /// Whether one of these trials has a heartbeat, of a supervisor that is alive or has died. The result is cached for
+    /// half a second.
     pub(in crate::journal) fn any_has_signs(&mut self, numbers: &[u64]) -> Result<bool, JournalError> {
         if self.interval().is_none() || numbers.is_empty() {
             return Ok(false);
@@ -229,8 +232,9 @@ impl Database {
         Ok(found)
     }
 
-    /// Makes the trial of a dead supervisor this one's, unless it is not dead after all, another one was faster, or a transaction
-    /// holds the trial: a search that waited for that could give no sign of life.
+    /// Makes a dead supervisor's trial this supervisor's own. Does nothing if that supervisor is alive after all, if
+    /// another supervisor was faster, or if a transaction has locked the trial: a search that waited for the lock could
+    /// write no heartbeats.
     pub(in crate::journal) fn take_over(&mut self, dead: &Dead) -> Result<bool, JournalError> {
         let (study, id) = (self.study()?, self.ids[dead.number as usize]);
         let owner = &self.owner;
@@ -250,7 +254,7 @@ impl Database {
         })
     }
 
-    /// Refuses where a supervisor other than this one has given a sign of life for a trial of the study, if there is one.
+    /// Fails if another living supervisor has a trial of the study.
     pub(super) fn refuse_living(&mut self) -> Result<(), JournalError> {
         let Some(study) = self.study else { return Ok(()) };
         let me = self.owner.id.clone();
@@ -267,18 +271,18 @@ impl Database {
         }
     }
 
-    /// What goes on while the database is waited for.
+    /// Sets the callback that runs while the database is awaited.
     pub(in crate::journal) fn while_waiting(&self, look: Look) {
         self.link.waiting().set(look);
     }
 
-    /// Waits no more than some seconds for a server that is gone.
+    /// Limits the wait for an unavailable server to some seconds.
     pub(in crate::journal) fn hurry(&mut self) {
         self.link.hurry();
     }
 
-    /// Takes back the signs of life: this supervisor leaves in good order, and its open trials wait for it, or are left to
-    /// others, as `leaves_trials` says.
+    /// Removes the heartbeats, because this supervisor leaves in an orderly way. Its open trials wait for its next start,
+    /// or are released to others if `leaves_trials` is set.
     pub(in crate::journal) fn leave(&mut self, leaves_trials: bool) -> Result<(), JournalError> {
         let (ids, open) = (&self.ids, std::mem::take(&mut self.own));
         if open.is_empty() || self.owner.heartbeat_s.is_none() {

@@ -1,5 +1,5 @@
-//! The link to a database: transactions that are repeated where others are in their way, and that wait for a server which is
-//! gone. What is done in a transaction can be done again: where the link breaks during a commit, nobody knows what came of it.
+//! The link to a database: transactions that are repeated after conflicts, and that wait for an unavailable server. The
+//! work of a transaction must be repeatable: if the link breaks during a commit, its result is unknown.
 
 use super::connect::{Absent, connect};
 use super::connection::Connection;
@@ -9,13 +9,13 @@ use super::waiting::Waiting;
 use crate::journal::JournalError;
 use std::time::{Duration, Instant};
 
-/// For how long a server that is gone is waited for.
+/// The longest wait for an unavailable server.
 const LONGEST_OUTAGE: Duration = Duration::from_secs(600);
-/// The same where a process is about to end.
+/// The longest wait for an unavailable server when this process is about to end.
 const LAST_OUTAGE: Duration = Duration::from_secs(10);
-/// The least and the longest time between two attempts to reach it.
+/// The shortest and the longest pause between two attempts to reach the server.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
-/// How often a transaction is repeated that others are in the way of.
+/// The largest number of repeats of a transaction that conflicts with others.
 const MOST_REPEATS: u32 = 50;
 
 /// A link to one database.
@@ -24,15 +24,15 @@ pub(super) struct Link {
     url: StorageUrl,
     absent: Absent,
     connection: Option<Connection>,
-    /// When the connection was made, or the link.
+    /// The time at which the connection, or else the link, was made.
     reached: Instant,
-    /// How long a server that is gone is waited for: not at all until it has been reached.
+    /// The longest wait for an unavailable server: zero until the server has been reached.
     patience: Duration,
-    /// What goes on while it is waited for.
+    /// The callback that runs during a wait.
     waiting: Waiting,
 }
 
-/// A server that is gone.
+/// An outage of a server.
 struct Outage {
     since: Instant,
     pause: Duration,
@@ -55,27 +55,28 @@ impl Link {
         self.url.to_string()
     }
 
-    /// Since when the database has answered.
+    /// The time since which the database has answered.
     pub(super) fn reached(&self) -> Instant {
         self.reached
     }
 
-    /// Waits from now on for a server that is gone.
+    /// Makes later calls wait for an unavailable server.
     pub(super) fn be_patient(&mut self) {
         self.patience = LONGEST_OUTAGE;
     }
 
-    /// What goes on while a server is waited for.
+    /// The callback that runs while a server is awaited.
     pub(super) fn waiting(&self) -> &Waiting {
         &self.waiting
     }
 
-    /// Waits no more than some seconds from now on: this process is about to end.
+    /// Limits later waits to some seconds: this process is about to end.
     pub(super) fn hurry(&mut self) {
         self.patience = self.patience.min(LAST_OUTAGE);
     }
 
-    /// Does something in a transaction, once or more often. All of it is on the server's disk when this returns.
+    /// Runs `work` in a transaction, once or more often. All its changes are on the server's disk when this function
+    /// returns.
     pub(super) fn write<T>(
         &mut self,
         mut work: impl FnMut(&mut Connection) -> Result<T, DatabaseError>,
@@ -86,7 +87,7 @@ impl Link {
             match done {
                 Ok(done) => connection.run("COMMIT").map(|()| done),
                 Err(error) => {
-                    // A connection that is broken has nothing to undo, and the first error tells more.
+                    // A broken connection has nothing to roll back, and the first error is more informative.
                     if let Err(second) = connection.run("ROLLBACK") {
                         tracing::debug!(%second, "a transaction is left to the server to undo");
                     }
@@ -96,7 +97,7 @@ impl Link {
         })
     }
 
-    /// Reads something, once or more often.
+    /// Runs the queries of `work`, once or more often.
     pub(super) fn read<T>(
         &mut self,
         mut work: impl FnMut(&mut Connection) -> Result<T, DatabaseError>,
@@ -143,7 +144,7 @@ impl Link {
         work(connection)
     }
 
-    /// Gives up the connection, and waits before the next attempt; says whether there is one.
+    /// Drops the connection, and waits before the next attempt. Returns whether there is a next attempt.
     fn is_waited_for(&mut self, outage: &mut Option<Outage>, error: &DatabaseError) -> bool {
         self.connection = None;
         let outage = outage.get_or_insert_with(|| {

@@ -1,5 +1,5 @@
-//! The supervisor that a trial belongs to, as an attribute of the trial says, and as a study's folder keeps it: one folder,
-//! which only one search at a time has open, is one supervisor, however often it is started.
+//! The supervisor that owns a trial. An attribute of the trial names it, and a study's folder stores it. One folder, which
+//! only one search at a time can open, is one supervisor, however often it is started.
 
 use super::url::StorageUrl;
 use crate::journal::JournalError;
@@ -11,47 +11,47 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// A supervisor.
+/// A supervisor, as the owner of trials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Owner {
-    /// No other folder has it.
+    /// The id of the supervisor, unique to its folder.
     pub(super) id: String,
-    /// Where it runs.
+    /// The host on which the supervisor runs.
     pub(super) host: String,
-    /// The study's folder there, which has the trials' checkpoints.
+    /// The study's folder on that host, with the trials' checkpoints.
     pub(super) folder: PathBuf,
-    /// How often it says that it lives, in seconds; none where it does not.
+    /// The interval of its heartbeats, in seconds; none if it writes no heartbeats.
     pub(super) heartbeat_s: Option<u64>,
-    /// Whether it has left its trials to others, with no wish to come back.
+    /// Whether the supervisor has released its trials to others, and will not return.
     #[serde(default)]
     pub(super) has_left: bool,
 }
 
 impl Owner {
-    /// A supervisor of this host.
+    /// A supervisor on this host.
     pub(super) fn of(id: &str, folder: &Path, heartbeat_s: Option<u64>) -> Owner {
         Owner { id: id.to_owned(), host: host(), folder: folder.to_owned(), heartbeat_s, has_left: false }
     }
 
-    /// Whether its folder can be read from this host, as on a shared disk.
+    /// Whether this host can read the supervisor's folder, for example on a shared disk.
     pub(super) fn is_here(&self) -> bool {
         Place::of(&self.folder).is_ok_and(|place| place.is_some_and(|place| place.supervisor == self.id))
     }
 }
 
-/// What a study's folder keeps of the database that the study is in.
+/// A study's place in a database, as its folder stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Place {
     /// The address, without a password.
     pub(super) storage: String,
     /// The study's name in the database.
     pub(super) study: String,
-    /// The folder's supervisor.
+    /// The id of the folder's supervisor.
     pub(super) supervisor: String,
 }
 
 impl Place {
-    /// The place that the folder names, if it names one.
+    /// The place that the folder stores, if it stores one.
     pub(super) fn of(folder: &Path) -> Result<Option<Place>, JournalError> {
         let path = folder.join(STORAGE);
         let io = |source| JournalError::Io { path: path.clone(), source };
@@ -61,7 +61,7 @@ impl Place {
         }
     }
 
-    /// Writes down where the study is, with a supervisor of its own.
+    /// Stores the study's place in its folder, with a new supervisor id.
     pub(super) fn write(folder: &Path, url: &StorageUrl, study: &str) -> Result<Place, JournalError> {
         let supervisor = format!("{}-{:x}", host(), seed::draw());
         let place = Place { storage: url.to_string(), study: study.to_owned(), supervisor };
@@ -79,13 +79,13 @@ impl Place {
     }
 }
 
-/// The address of the database that the folder's study is in, with the password as far as this process knows it.
+/// The address of the database that the folder's study is in, with the password if this process knows it.
 pub(in crate::journal) fn address(folder: &Path) -> Result<Option<String>, JournalError> {
     let Some(place) = Place::of(folder)? else { return Ok(None) };
     Ok(Some(StorageUrl::found(&place.storage).map_err(JournalError::Storage)?.with_password()))
 }
 
-/// The same without a password.
+/// The address of the database that the folder's study is in, without a password.
 pub(in crate::journal) fn address_shown(folder: &Path) -> Result<Option<String>, JournalError> {
     Ok(Place::of(folder)?.map(|place| place.storage))
 }

@@ -1,4 +1,4 @@
-//! Trials as Optuna's tables have them, read back into facts. Writes nothing.
+//! Reads trials from Optuna's tables as facts. Writes nothing.
 
 use super::super::decode::{Decoder, attribute_fact, preset_of};
 use super::super::fact::{Fact, NewTrial, Refusal, TrialFact};
@@ -20,31 +20,31 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(in crate::journal) struct TrialRows {
     pub(super) id: i64,
-    /// None in a table that Optuna has not finished to change.
+    /// The trial's number; none in a table that Optuna is still migrating.
     pub(super) number: Option<u64>,
     pub(super) state: String,
     started: Option<NaiveDateTime>,
     ended: Option<NaiveDateTime>,
-    /// Optuna's number and text of each, by name.
+    /// Optuna's number and distribution text of each parameter, with its name.
     parameters: Vec<(String, Option<f64>, String)>,
     values: Vec<Option<f64>>,
     intermediate: Vec<(u64, Option<f64>)>,
-    /// Those whose names are ours; JSON.
+    /// The JSON text of each attribute whose name is ours.
     attributes: BTreeMap<String, String>,
     preset: Option<String>,
 }
 
-/// Which trials are read.
+/// A choice of trials to read.
 #[derive(Clone, Debug)]
 pub(super) enum Which {
-    /// Those of the study whose rows have numbers beyond this one.
+    /// The trials of the study whose row ids are larger than `id`.
     Beyond { study: i64, id: i64 },
-    /// The rows with these numbers.
+    /// The trials with these row ids.
     Of(Vec<i64>),
 }
 
 impl Which {
-    /// The conditions on `trials t`, each with its values: one statement asks for the trials of one of them.
+    /// The conditions on `trials t`, each with its values: one statement reads the trials of one condition.
     fn conditions(&self) -> Vec<(String, Vec<Value>)> {
         match self {
             Which::Beyond { study, id } => {
@@ -57,15 +57,16 @@ impl Which {
     }
 }
 
-/// The row numbers that one statement asks for: SQLite takes 32,766 values, and PostgreSQL 65,535.
+/// The largest number of row ids in one statement: SQLite takes 32,766 values, and PostgreSQL 65,535.
 const MOST_PLACES: usize = 4096;
 
-/// Row numbers as lists that a statement can ask for: the places of each list, and its values.
+/// Splits row ids into lists for one statement each: the placeholders of each list, and its values.
 pub(super) fn lists(ids: &[i64]) -> impl Iterator<Item = (String, Vec<Value>)> {
     ids.chunks(MOST_PLACES).map(list)
 }
 
-/// The last number fills the list up, so that there are few different ones.
+/// The placeholders and values of one list. The last id is repeated up to a power of two, so that there are few different
+/// statements.
 fn list(ids: &[i64]) -> (String, Vec<Value>) {
     let length = ids.len().next_power_of_two();
     let places: Vec<String> = (1..=length).map(|place| format!("${place}")).collect();
@@ -74,7 +75,7 @@ fn list(ids: &[i64]) -> (String, Vec<Value>) {
     (places.join(", "), values)
 }
 
-/// The trials, in the order of their rows' numbers where these are asked for in that order.
+/// Reads the trials, in the order of their row ids if the ids are given in that order.
 pub(super) fn read(connection: &mut Connection, which: &Which) -> Result<Vec<TrialRows>, DatabaseError> {
     let mut trials = Vec::new();
     for (condition, values) in which.conditions() {
@@ -121,7 +122,7 @@ fn read_where(connection: &mut Connection, condition: &str, values: &[Value]) ->
     })?;
     let columns = "x.step, x.intermediate_value, x.intermediate_value_type";
     each(columns, "trial_intermediate_values", "", |trial, row| {
-        // A step before the first is of no use here.
+        // A negative step cannot be represented here, and is skipped.
         let Ok(step) = u64::try_from(row[0].as_int()?) else { return Some(()) };
         trial.intermediate.push((step, finite(&row[1], &row[2])));
         Some(())
@@ -137,7 +138,7 @@ fn read_where(connection: &mut Connection, condition: &str, values: &[Value]) ->
     Ok(trials.into_values().collect())
 }
 
-/// Adds a row of another table to its trial; none where it has not the columns of that table.
+/// A function that adds a row of another table to its trial; none if the row lacks that table's columns.
 type Add = fn(&mut TrialRows, &[Value]) -> Option<()>;
 
 fn finite(value: &Value, kind: &Value) -> Option<f64> {
@@ -158,7 +159,7 @@ fn trial(row: &Row) -> Result<TrialRows, DatabaseError> {
     })
 }
 
-/// A value of an attribute; Python writes NaN and infinities into it.
+/// Parses the value of an attribute, in which Python may write NaN and infinities.
 pub(super) fn json(text: &str) -> Result<Json, String> {
     let read = serde_json::from_str(text)
         .or_else(|error| with_nulls(text.as_bytes()).map_or(Err(error), |text| serde_json::from_slice(&text)));
@@ -166,12 +167,12 @@ pub(super) fn json(text: &str) -> Result<Json, String> {
 }
 
 impl TrialRows {
-    /// The supervisor that runs it, or ran it; none for a trial of another program.
+    /// The supervisor that runs or ran the trial; none for a trial of another program.
     pub(super) fn owner(&self) -> Option<Owner> {
         self.attribute(format::SUPERVISOR)
     }
 
-    /// A value of one of its attributes, where it has one.
+    /// The value of an attribute, if the trial has it.
     pub(super) fn attribute<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         serde_json::from_str(self.attributes.get(name)?).ok()
     }
@@ -180,8 +181,8 @@ impl TrialRows {
         TrialState::of_name(&self.state).is_some_and(TrialState::is_end)
     }
 
-    /// What the rows say, as the facts that make a record of it, and the program that runs the trial, as the supervisor
-    /// `me` sees it. A trial that another supervisor runs is another program's until it ends.
+    /// Converts the rows to the facts of the trial's record, and returns the kind of program that runs the trial, from the
+    /// point of view of the supervisor `me`. A trial that another supervisor runs is another program's until it ends.
     pub(in crate::journal) fn facts(
         self,
         me: &str,
@@ -223,7 +224,7 @@ impl TrialRows {
         if owner.as_ref().is_none_or(|owner| owner.id != me) {
             attributes.remove(format::CHECKPOINT);
         }
-        // What comes with a checkpoint counts before what came later.
+        // Facts that come with a checkpoint are applied before later facts.
         for first in [format::INHERITANCE, format::CHECKPOINT] {
             if let Some(value) = attributes.remove(first) {
                 facts.extend(attribute_fact(first, &value)?);

@@ -1,14 +1,15 @@
-//! Optuna's tables, made where a database has none, as its `RDBStorage` of version 5 makes them
-//! (<https://github.com/optuna/optuna/blob/v5.0.0/optuna/storages/_rdb/models.py>). Changes none that is there.
+//! Optuna's tables, as its `RDBStorage` of version 5 makes them
+//! (<https://github.com/optuna/optuna/blob/v5.0.0/optuna/storages/_rdb/models.py>). They are made if a database lacks them.
+//! Existing tables are not changed.
 
 use super::connection::{Connection, Value};
 use super::error::DatabaseError;
 use crate::journal::JournalError;
 
-/// Optuna's own number of the schema, and the newest revision of its migrations.
+/// Optuna's own version number of the schema, and the newest revision of its migrations.
 const SCHEMA: i64 = 12;
 const REVISION: &str = "v3.2.0.a";
-/// The version of Optuna whose tables these are.
+/// The version of Optuna that defines these tables.
 const LIBRARY: &str = "5.0.0";
 
 const ENUMERATIONS: &str = "
@@ -18,7 +19,7 @@ CREATE TYPE trialvaluetype AS ENUM ('FINITE', 'INF_POS', 'INF_NEG');
 CREATE TYPE trialintermediatevaluetype AS ENUM ('FINITE', 'INF_POS', 'INF_NEG', 'NAN');
 ";
 
-/// The words in braces differ between the databases.
+/// The statements that make the tables. The words in braces differ between the databases.
 const TABLES: &str = "
 CREATE TABLE studies (study_id {serial} NOT NULL, study_name VARCHAR(512) NOT NULL, PRIMARY KEY (study_id));
 CREATE UNIQUE INDEX ix_studies_study_name ON studies (study_name);
@@ -60,7 +61,7 @@ CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL,
     CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num));
 ";
 
-/// Each word with what PostgreSQL and SQLite have for it.
+/// Each word in braces, with its replacements for PostgreSQL and SQLite.
 const WORDS: [(&str, &str, &str); 7] = [
     ("{serial}", "SERIAL", "INTEGER"),
     ("{time}", "TIMESTAMP", "DATETIME"),
@@ -76,7 +77,7 @@ pub(super) fn is_there(connection: &mut Connection) -> Result<bool, DatabaseErro
     connection.has_table("version_info")
 }
 
-/// Makes the tables where there are none. In a transaction.
+/// Makes the tables if they do not exist. The caller has begun a transaction.
 pub(super) fn make(connection: &mut Connection) -> Result<(), DatabaseError> {
     connection.lock_tables()?;
     if is_there(connection)? {

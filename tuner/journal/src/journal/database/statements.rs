@@ -1,4 +1,5 @@
-//! The statements of a transaction on a study: who has a trial, and what is written where nobody else has it. Knows no link.
+//! The statements of a transaction on a study: they find the owner of a trial, and write changes if no other supervisor
+//! owns it. Knows no link.
 
 use super::changes::{self, Changes, attribute_row, local, upsert};
 use super::connection::{Connection, Row, Value};
@@ -11,11 +12,11 @@ use crate::journal::format::{self, TrialState};
 use ferrotune_space::objective::Direction;
 use serde_json::json;
 
-/// What a study's tables hold beside its trials.
+/// The attributes and directions that a study's tables hold beside its trials.
 #[derive(Debug, Default)]
 pub(in crate::journal) struct Head {
     pub(in crate::journal) directions: Vec<Direction>,
-    /// By their names; JSON.
+    /// The JSON text of each attribute, with its name.
     pub(in crate::journal) attributes: Vec<(String, String)>,
 }
 
@@ -34,7 +35,8 @@ pub(super) fn head(connection: &mut Connection, study: i64) -> Result<Head, Data
     Ok(Head { directions, attributes: attributes.iter().filter_map(attribute).collect() })
 }
 
-/// Runs a query that gives a row, and holds that row until the transaction's end. SQLite has but one transaction that writes.
+/// Runs a query for one row, and locks that row until the end of the transaction. SQLite allows only one writing
+/// transaction anyway.
 pub(super) fn lock(connection: &mut Connection, sql: &str, id: i64) -> Result<Vec<Row>, DatabaseError> {
     let for_update = if connection.is_sqlite() { "" } else { " FOR UPDATE" };
     connection.query(&format!("{sql}{for_update}"), &[Value::Int(id)])
@@ -42,19 +44,20 @@ pub(super) fn lock(connection: &mut Connection, sql: &str, id: i64) -> Result<Ve
 
 const STATE: &str = "SELECT state FROM trials WHERE trial_id = $1";
 
-/// The state of a trial, which nobody else changes until the transaction's end, and the supervisor that has it.
+/// The state of a trial and the supervisor that owns it. Nobody else changes the trial until the end of the transaction.
 pub(super) fn standing(connection: &mut Connection, id: i64) -> Result<(String, Option<Owner>), DatabaseError> {
     let rows = lock(connection, STATE, id)?;
     standing_of(connection, id, &rows)
 }
 
-/// What locks the rows of a query, but for those that another transaction holds. A transaction of SQLite that has begun is alone.
+/// The SQL that locks the rows of a query, except for rows that another transaction has locked. In SQLite, a transaction
+/// that has begun is alone.
 pub(super) fn unless_held(connection: &Connection) -> &'static str {
     if connection.is_sqlite() { "" } else { " FOR UPDATE SKIP LOCKED" }
 }
 
-/// The same without waiting; none where another transaction holds the trial, as one does for half a minute whose host was cut
-/// off in the middle of it.
+/// The state and the owner of a trial, without waiting; none if another transaction has locked the trial. A transaction
+/// whose host was cut off keeps its lock for half a minute.
 pub(super) fn standing_unless_held(
     connection: &mut Connection,
     id: i64,
@@ -71,7 +74,7 @@ fn standing_of(connection: &mut Connection, id: i64, rows: &[Row]) -> Result<(St
     Ok((state, owner))
 }
 
-/// Writes changes; gives the trials whose changes were not written, or not all of them.
+/// Writes changes; returns the trials whose changes were not all written.
 pub(super) fn put(
     connection: &mut Connection,
     study: i64,
@@ -120,7 +123,7 @@ pub(super) fn insert(
     Ok(id)
 }
 
-/// Deletes a study with its trials, and the files that workers fetched for it alone.
+/// Deletes a study with its trials, and the files that only its workers use.
 pub(super) fn delete(connection: &mut Connection, study: i64) -> Result<(), DatabaseError> {
     for table in heartbeat::TRIAL_TABLES {
         let sql = format!("DELETE FROM {table} WHERE trial_id IN (SELECT trial_id FROM trials WHERE study_id = $1)");
@@ -132,7 +135,7 @@ pub(super) fn delete(connection: &mut Connection, study: i64) -> Result<(), Data
     content::remove_unnamed(connection)
 }
 
-/// Gives a trial to this supervisor, which lives.
+/// Makes this living supervisor the owner of a trial.
 pub(super) fn own(connection: &mut Connection, id: i64, owner: &Owner, runs: bool) -> Result<(), DatabaseError> {
     let row = attribute_row(id, format::SUPERVISOR, &json!(owner).to_string());
     upsert(connection, &changes::USER_ATTRIBUTES, [row].into_iter())?;

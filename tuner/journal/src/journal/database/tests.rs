@@ -1,5 +1,5 @@
-//! The contract of a storage, on SQLite and on PostgreSQL: what was recorded comes back, several searches share a study,
-//! and nothing that was acknowledged is lost. A journal's file has the same one in `tests/it/journal.rs`.
+//! The contract tests of a storage, on SQLite and on PostgreSQL: recorded facts are read back, several searches share a
+//! study, and no acknowledged fact is lost. `tests/it/journal.rs` has the same contract for a journal's file.
 
 mod large;
 #[path = "../../../tests/it/postgres.rs"]
@@ -35,7 +35,7 @@ impl Place {
         Ok(Place { folder, url, server: None })
     }
 
-    /// Both databases; PostgreSQL where it can be had.
+    /// Both databases; PostgreSQL only if a server can be started.
     fn all() -> std::io::Result<Vec<Place>> {
         let mut places = vec![Place::sqlite()?];
         if let Some(server) = postgres::server() {
@@ -70,7 +70,7 @@ fn finish(journal: &mut Journal, number: u64, value: f64) -> Result<(), JournalE
     journal.trial_ended(number, usage, end)
 }
 
-/// As soon as it sees the change, within a minute.
+/// Reads the journal until `is_there` accepts its trials, for at most a minute.
 fn read_until(journal: &mut Journal, is_there: impl Fn(&[TrialRecord]) -> bool) -> TestResult {
     for _ in 0..6000 {
         journal.read_on()?;
@@ -144,12 +144,12 @@ fn searches_of_one_study_have_trials_of_their_own_and_see_each_others() -> TestR
         finish(&mut other, 1, 0.5)?;
         read_until(&mut one, |trials| trials[1].value() == Some(0.5))?;
         assert_eq!((one.ended(), one.trials()[1].runner), (1, Runner::Search));
-        // A trial that waits belongs to whoever begins it first.
+        // A waiting trial belongs to the first search that begins it.
         let waiting = one.enqueue_trial(&[("x".to_owned(), Value::Float(0.75))].into())?;
         read_until(&mut other, |trials| trials.iter().any(TrialRecord::is_enqueued))?;
         assert!(other.begin_enqueued_trial(waiting)? && !one.begin_enqueued_trial(waiting)?);
         assert!(one.trials()[3].runs_elsewhere() && !other.trials()[3].runs_elsewhere());
-        // Nobody writes what is another one's.
+        // A search cannot write facts of a trial that another search owns.
         finish(&mut one, waiting, 9.0)?;
         assert_eq!(Journal::read(&place.path("other"))?.trials[3].ending, None, "{}", place.url);
         finish(&mut other, waiting, 0.75)?;
@@ -226,7 +226,7 @@ fn files_are_in_the_database_as_long_as_a_study_names_them() -> TestResult {
         let unpublished = |hash: &str| matches!(fetched(hash), Err(JournalError::NotPublished { .. }));
         assert!(unpublished("abc"), "{}", place.url);
         let (first, second) = (r#"{"files": ["abc"]}"#, r#"{"files": ["def"]}"#);
-        // The second call finds all of it there.
+        // The second call finds all parts of the file already stored.
         for _ in 0..2 {
             journal.publish(first, &[("abc", &file, bytes.len() as u64)])?;
             assert!(fetched("abc")? == (first.to_owned(), bytes.clone()), "{}", place.url);
@@ -254,7 +254,7 @@ fn a_server_that_crashes_loses_nothing_that_was_acknowledged() -> TestResult {
             server.start_again();
             server
         });
-        // Waits for the server.
+        // This call waits for the server.
         finish(&mut journal, number, f64::from(round))?;
         server = restarted.join().map_err(|_| "the server does not start again")?;
         let read = Journal::read(&place.path("one"))?.trials;

@@ -1,5 +1,5 @@
-//! The address of a study's database, as Optuna and libpq write it. A password in it is never shown: see [`StorageUrl`]'s
-//! `Display`. Connects to nothing.
+//! The address of a study's database, in the forms of Optuna and libpq. A password in the address is never shown: see
+//! [`StorageUrl`]'s `Display`. Connects to nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,57 +7,58 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use url::Url;
 
-/// What is wrong with an address.
+/// The reason why an address cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum StorageUrlError {
-    /// It is no address.
+    /// The text is not a URL.
     #[error("the storage is no URL ({reason}); write postgresql://USER@HOST/DATABASE or sqlite:///FILE")]
     NoUrl {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// It is one of another database.
+    /// The URL names an unsupported database.
     #[error("a storage {scheme}: is not supported; use postgresql://USER@HOST/DATABASE or sqlite:///FILE")]
     OtherDatabase {
-        /// Its scheme.
+        /// The scheme of the URL.
         scheme: String,
     },
-    /// It names no file.
+    /// The URL names no file.
     #[error("the storage sqlite: names no file; write sqlite:///FILE, or sqlite:////FILE for a path from the root")]
     NoFile,
-    /// It has an option that is not known here.
+    /// The URL has an unknown option.
     #[error(
         "the storage has the option {name}, which is unknown here; known are application_name, connect_timeout, dbname, host, password, port, sslmode, sslrootcert and user"
     )]
     UnknownOption {
-        /// The option.
+        /// The name of the option.
         name: String,
     },
-    /// An option has a value that it cannot have.
+    /// An option has an invalid value.
     #[error("the storage's {name} cannot be {value}; {cure}")]
     Option {
-        /// The option.
+        /// The name of the option.
         name: String,
-        /// Its value.
+        /// The invalid value.
         value: String,
-        /// What it can be.
+        /// The valid values.
         cure: &'static str,
     },
 }
 
-/// How a connection is encrypted, as libpq's `sslmode` (<https://www.postgresql.org/docs/current/libpq-ssl.html>).
+/// The encryption of a connection, as in libpq's `sslmode` (<https://www.postgresql.org/docs/current/libpq-ssl.html>).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SslMode {
     Disable,
-    /// Encrypted where the server can; its certificate is checked only against a file that is given.
+    /// The connection is encrypted if the server supports it; its certificate is checked only if a certificate file is
+    /// given.
     #[default]
     Prefer,
     Require,
-    /// Its certificate must be valid for its name.
+    /// The server's certificate must be valid for its host name.
     Verify,
 }
 
-/// What leads to a PostgreSQL server. What is not given comes from libpq's variables.
+/// The address parts of a PostgreSQL server. A missing part comes from libpq's variables.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Server {
     pub(super) host: Option<String>,
@@ -69,11 +70,11 @@ pub(super) struct Server {
     pub(super) root_certificate: Option<PathBuf>,
     pub(super) connect_timeout_s: Option<u64>,
     pub(super) application: Option<String>,
-    /// Whether a stranger may have written the address, who must not get the user's password.
+    /// Whether a stranger may have written the address. The stranger's server must not get the user's password.
     pub(super) is_found: bool,
 }
 
-/// Where the tables are.
+/// The database with the tables.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum Target {
     Postgres(Server),
@@ -92,13 +93,13 @@ pub(super) enum Target {
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct StorageUrl {
-    /// Without a password.
+    /// The address without a password.
     shown: String,
     pub(super) target: Target,
 }
 
 impl StorageUrl {
-    /// Reads an address; no message has its password.
+    /// Parses an address. No error message contains its password.
     pub fn parse(text: &str) -> Result<StorageUrl, StorageUrlError> {
         let (scheme, rest) = text.split_once("://").ok_or_else(|| {
             let reason = "it has no ://".to_owned();
@@ -111,8 +112,8 @@ impl StorageUrl {
         }
     }
 
-    /// An address that a file names which may be a stranger's: it gets no password of the user's that is not meant for its
-    /// host.
+    /// Parses an address from a file that a stranger may have written. It gets no password of the user's that is meant for
+    /// another host.
     pub(super) fn found(text: &str) -> Result<StorageUrl, StorageUrlError> {
         let mut url = StorageUrl::parse(text)?;
         if let Target::Postgres(server) = &mut url.target {
@@ -124,7 +125,7 @@ impl StorageUrl {
         Ok(url)
     }
 
-    /// The address as a process of this user needs it: with a password that this process has remembered.
+    /// The address for another process of this user: with the password that this process has remembered.
     pub(super) fn with_password(&self) -> String {
         let (Target::Postgres(Server { password: Some(password), .. }), Ok(mut url)) =
             (&self.target, Url::parse(&self.shown))
@@ -143,7 +144,7 @@ impl StorageUrl {
         }
     }
 
-    /// Keeps the address's password in this process's memory, for those that name the same database without it.
+    /// Keeps the address's password in this process's memory, for addresses that name the same database without a password.
     pub fn remember_password(&self) {
         if let Target::Postgres(Server { password: Some(password), .. }) = &self.target {
             PASSWORDS.lock().unwrap_or_else(PoisonError::into_inner).insert(self.shown.clone(), password.clone());
@@ -151,7 +152,7 @@ impl StorageUrl {
     }
 }
 
-/// By the address without it.
+/// The remembered passwords, by the address without the password.
 static PASSWORDS: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
 
 impl fmt::Display for StorageUrl {
@@ -166,7 +167,8 @@ impl fmt::Debug for StorageUrl {
     }
 }
 
-/// As in SQLAlchemy, three slashes come before a path from the current folder, and four before one from the root.
+/// Parses the path of a SQLite file. As in SQLAlchemy, three slashes come before a path from the current folder, and four
+/// before a path from the root.
 fn sqlite(rest: &str) -> Result<StorageUrl, StorageUrlError> {
     let path = rest.split('?').next().unwrap_or_default().strip_prefix('/').unwrap_or_default();
     if path.is_empty() || path == ":memory:" {
@@ -177,7 +179,7 @@ fn sqlite(rest: &str) -> Result<StorageUrl, StorageUrlError> {
 }
 
 fn postgres(rest: &str) -> Result<StorageUrl, StorageUrlError> {
-    // What the user wrote may have a password in it, so the reason is all that is told.
+    // The user's text may contain a password, so the error contains only the reason.
     let mut url = Url::parse(&format!("postgresql://{rest}"))
         .map_err(|error| StorageUrlError::NoUrl { reason: error.to_string() })?;
     let decoded = |text: &str| {
@@ -202,7 +204,7 @@ fn postgres(rest: &str) -> Result<StorageUrl, StorageUrlError> {
     if !options.is_empty() {
         url.query_pairs_mut().extend_pairs(options);
     }
-    // Fails for an address without a host, which has no password either.
+    // This call fails for an address without a host, which has no password either.
     let removed = url.set_password(None);
     debug_assert!(removed.is_ok() || url.password().is_none());
     Ok(StorageUrl { shown: url.to_string(), target: Target::Postgres(server) })

@@ -1,4 +1,4 @@
-//! What goes on while a database does not answer: whoever waits for it looks, again and again, at what cannot wait.
+//! The checks that go on while a database does not answer: the waiting code runs them again and again.
 
 use super::error::DatabaseError;
 use std::fmt;
@@ -7,31 +7,32 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// How often is looked at what cannot wait.
+/// The interval of the checks.
 const TICK: Duration = Duration::from_millis(100);
-/// A server that has not answered for so long is taken for gone. A transaction waits half as long for one that was cut off.
+/// The time without an answer after which a server counts as unavailable. A transaction of a supervisor that was cut off
+/// blocks others for half that time.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Looks at what cannot wait; gives for how long is waited in all, if that is shorter than usual.
+/// A callback that runs the checks, and returns the longest wait if that is shorter than usual.
 pub type Look = Box<dyn FnMut() -> Option<Duration> + Send>;
 
-/// The look of a search, once it has one. Clones are one.
+/// The callback of a search, once the search has set one. Clones share the callback.
 #[derive(Clone, Default)]
 pub(crate) struct Waiting(Arc<Mutex<Option<Look>>>);
 
 impl Waiting {
-    /// Looks like this from now on.
+    /// Sets the callback.
     pub(crate) fn set(&self, look: Look) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(look);
     }
 
-    /// Looks once, in a wait that has begun then; whether to go on waiting.
+    /// Runs the callback once, during a wait that began at `since`. Returns whether to continue the wait.
     fn look(&self, since: Instant) -> bool {
         let mut look = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         look.as_mut().and_then(|look| look()).is_none_or(|longest| since.elapsed() < longest)
     }
 
-    /// Waits for so long, in a wait that has begun then; whether to go on waiting.
+    /// Waits for `pause`, during a wait that began at `since`. Returns whether to continue the wait.
     pub(super) fn pause(&self, pause: Duration, since: Instant) -> bool {
         let end = Instant::now() + pause;
         loop {

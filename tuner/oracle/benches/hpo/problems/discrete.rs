@@ -1,4 +1,4 @@
-//! Problems of choices, whole numbers and conditions. tests/bench_hpo.py has the same ones for Optuna.
+//! Problems of choices, whole numbers and conditions. tests/bench_hpo.py has the same problems for Optuna.
 
 use super::{Ask, choice, float, int, log_float};
 use ferrotune_space::{Distribution, Scale, Value};
@@ -10,7 +10,7 @@ pub(super) fn table(salt: u64, position: usize, a: i64, b: i64) -> f64 {
     ((mixed ^ (mixed >> 15)) * 2_246_822_519 % 4_294_967_296) as f64 / 4_294_967_296.0
 }
 
-/// Choices between whole numbers, in no order.
+/// Values of unordered choices between whole numbers.
 pub(super) fn choices(ask: &mut Ask<'_>, counts: &[i64]) -> Vec<i64> {
     let pick = |(index, count): (usize, &i64)| {
         let values = (0..*count).map(Value::Int).collect();
@@ -22,7 +22,7 @@ pub(super) fn choices(ask: &mut Ask<'_>, counts: &[i64]) -> Vec<i64> {
     counts.iter().enumerate().map(pick).collect()
 }
 
-/// Every choice has a part of its own, and one with the next choice.
+/// A problem in which every choice has its own term, and every pair of neighbouring choices has one.
 pub(super) fn choices6(ask: &mut Ask<'_>) -> f64 {
     let picked = choices(ask, &[6; 6]);
     let own: f64 = (0..6).map(|i| table(1, i, picked[i], 0)).sum();
@@ -30,14 +30,14 @@ pub(super) fn choices6(ask: &mut Ask<'_>) -> f64 {
     own / 6.0 + pairs / 5.0
 }
 
-/// Choices of different sizes; a part for each pair of them.
+/// A problem of choices of different sizes, with a term for each pair of them.
 pub(super) fn pairs5(ask: &mut Ask<'_>) -> f64 {
     let picked = choices(ask, &[4, 7, 3, 5, 8]);
     let pairs = (0..5).flat_map(|i| (0..i).map(move |j| (i, j)));
     pairs.map(|(i, j)| table(5, 5 * i + j, picked[i], picked[j])).sum::<f64>() / 10.0
 }
 
-/// How far the value of a load is from `most`, as a share; more weight than `room` has a penalty.
+/// The distance of a load's value from `most`, as a share; a load heavier than `room` has a penalty.
 fn load(counts: &[f64], values: &[f64], weights: &[f64], room: f64, most: f64) -> f64 {
     let total = |each: &[f64]| -> f64 { counts.iter().zip(each).map(|(count, each)| count * each).sum() };
     let excess = (total(weights) - room).max(0.0);
@@ -51,7 +51,7 @@ pub(super) fn knapsack(ask: &mut Ask<'_>) -> f64 {
     load(&counts, &values, &weights, 60.0, 140.0)
 }
 
-/// Boxes of three sizes on a lorry, in steps of two, and how it is driven.
+/// A problem of loading a lorry with boxes of three sizes, in steps of two, and of driving it.
 pub(super) fn lorry(ask: &mut Ask<'_>) -> f64 {
     let mut boxes =
         |name: &str, high| match ask(name, Distribution::Int { low: 0, high, step: 2, scale: Scale::Linear }) {
@@ -64,7 +64,7 @@ pub(super) fn lorry(ask: &mut Ask<'_>) -> f64 {
     loss + ((speed - 72.0) / 40.0).powi(2)
 }
 
-/// The offset of a category is small beside what its numbers make, so a wrong one looks good early.
+/// A problem in which a category's offset is small compared with the effect of its numbers, so a wrong category looks good early.
 pub(super) fn quadratic(ask: &mut Ask<'_>) -> f64 {
     let kind = choice(ask, "kind", &["a", "b", "c", "d", "e"]);
     let (x, y) = (float(ask, "x", -5.0, 5.0), float(ask, "y", -5.0, 5.0));
@@ -79,7 +79,7 @@ pub(super) fn quadratic(ask: &mut Ask<'_>) -> f64 {
     0.25 * (x - 1.5).powi(2) + 0.25 * (y + 2.0).powi(2) + 0.1 * (n - 6.0).powi(2) + offset
 }
 
-/// A network: layers have units of their own, and every optimiser has other parameters.
+/// A problem of a network: layers have their own units, and every optimiser has other parameters.
 pub(super) fn network(ask: &mut Ask<'_>) -> f64 {
     let layers = int(ask, "layers", 1, 4, Scale::Linear);
     let mut loss = 0.04 * (layers - 2.0).powi(2);
@@ -105,7 +105,7 @@ pub(super) fn network(ask: &mut Ask<'_>) -> f64 {
     }
 }
 
-/// Steps before a classifier, and four kinds of it.
+/// A problem of a pipeline: steps before a classifier, and four kinds of classifier.
 pub(super) fn pipeline(ask: &mut Ask<'_>) -> f64 {
     let scaler = choice(ask, "scaler", &["none", "standard", "rank"]);
     let raw = if scaler == "none" { 0.12 } else { 0.0 };

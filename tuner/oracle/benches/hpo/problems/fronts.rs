@@ -1,9 +1,9 @@
-//! Problems with two losses. Each has the point that bounds the dominated area. tests/bench_hpo.py has the same ones.
+//! Problems with two losses, each with the reference point of its hypervolume. tests/bench_hpo.py has the same problems.
 
 use super::{Ask, choice, float, int, vector};
 use ferrotune_space::Scale;
 
-/// A problem: its name, both losses for the values that it asks for, and the reference point of its hypervolume.
+/// A problem: its name, the function that asks for values and returns both losses, and the reference point of its hypervolume.
 pub(crate) type Front = (&'static str, fn(&mut Ask<'_>) -> [f64; 2], [f64; 2]);
 
 pub(crate) const FRONTS: [Front; 4] = [
@@ -13,14 +13,14 @@ pub(crate) const FRONTS: [Front; 4] = [
     ("schaffer", schaffer, [20.0, 20.0]),
 ];
 
-/// Zitzler et al. (2000), in six dimensions.
+/// The problem of Zitzler et al. (2000), in six dimensions.
 fn zdt1(ask: &mut Ask<'_>) -> [f64; 2] {
     let x = vector(ask, &[(0.0, 1.0); 6]);
     let g = 1.0 + 9.0 * x[1..].iter().sum::<f64>() / 5.0;
     [x[0], g * (1.0 - (x[0] / g).sqrt())]
 }
 
-/// The error and the size of a model, which has a kind, layers and units.
+/// A problem with the error and the size of a model, which has a kind, layers and units.
 fn size(ask: &mut Ask<'_>) -> [f64; 2] {
     let kind = choice(ask, "kind", &["dense", "sparse", "shared"]);
     let (layers, units) = (int(ask, "layers", 1, 8, Scale::Linear), int(ask, "units", 4, 512, Scale::Log).log2());
@@ -35,7 +35,7 @@ fn size(ask: &mut Ask<'_>) -> [f64; 2] {
     [error.min(1.0), (cost * (layers * units.exp2()).ln() / 8.5).min(1.0)]
 }
 
-/// Deb et al. (2002), with two losses in five dimensions.
+/// The problem of Deb et al. (2002), with two losses in five dimensions.
 fn dtlz2(ask: &mut Ask<'_>) -> [f64; 2] {
     let x = vector(ask, &[(0.0, 1.0); 5]);
     let (radius, angle) =
@@ -43,7 +43,7 @@ fn dtlz2(ask: &mut Ask<'_>) -> [f64; 2] {
     [radius * angle.cos(), radius * angle.sin()]
 }
 
-/// The distances from two places, in four dimensions (after Schaffer 1985).
+/// A problem with the distances from two places, in four dimensions (after Schaffer 1985).
 fn schaffer(ask: &mut Ask<'_>) -> [f64; 2] {
     let x = vector(ask, &[(-4.0, 6.0); 4]);
     let from = |place: f64| x.iter().map(|v| (v - place).powi(2)).sum::<f64>() / 2.0;

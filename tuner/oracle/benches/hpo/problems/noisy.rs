@@ -1,12 +1,12 @@
-//! Problems whose losses have noise; the noise itself is added by the search. No setting of an oracle was chosen with
-//! them. tests/bench_hpo_kinds.py has the same ones for Optuna.
+//! Problems whose losses have noise; the search adds the noise itself. No setting of an oracle was chosen with
+//! these problems. tests/bench_hpo_kinds.py has the same problems for Optuna.
 
 use super::discrete::{choices, table};
 use super::{Ask, choice, float, int, log_float, vector};
 use ferrotune_space::Scale;
 use std::f64::consts::PI;
 
-/// A narrow, turned bowl with small waves.
+/// A problem of a narrow, rotated bowl with small waves.
 pub(super) fn bowl4n(ask: &mut Ask<'_>) -> f64 {
     let x = vector(ask, &[(-3.0, 3.0); 4]);
     let y: Vec<f64> = x.iter().zip([0.7, -1.1, 0.4, 1.6]).map(|(v, place)| v - place).collect();
@@ -15,7 +15,7 @@ pub(super) fn bowl4n(ask: &mut Ask<'_>) -> f64 {
     own + 0.5 * (y[0] - y[1]).powi(2) + 0.3 * (y[2] + y[3]).powi(2) + 0.1 * waves
 }
 
-/// The validation error of a network: few parameters matter much.
+/// A problem of a network's validation error: few parameters matter much.
 pub(super) fn recipe5n(ask: &mut Ask<'_>) -> f64 {
     let lr = log_float(ask, "lr", 1e-5, 1e-1);
     let units = int(ask, "units", 8, 512, Scale::Log).log2();
@@ -34,14 +34,14 @@ pub(super) fn recipe5n(ask: &mut Ask<'_>) -> f64 {
         + 0.3 * (dropout - 0.25).powi(2)
 }
 
-/// Three dials with few positions, whose neighbours differ by less than the noise.
+/// A problem of three dials with few positions, whose neighbours differ by less than the noise.
 pub(super) fn dials3n(ask: &mut Ask<'_>) -> f64 {
     let mut off = |name: &str, place: f64| int(ask, name, 0, 7, Scale::Linear) - place;
     let (a, b, c) = (off("a", 5.0), off("b", 2.0), off("c", 4.0));
     0.05 * a * a + 0.04 * b * b + 0.03 * c * c + 0.02 * a * b
 }
 
-/// Four choices, of which a part of each and one of each pair of neighbours look random.
+/// A problem of four choices: a term for each choice and one for each pair of neighbours, which look random.
 pub(super) fn teams4n(ask: &mut Ask<'_>) -> f64 {
     let picked = choices(ask, &[4, 3, 3, 4]);
     let own: f64 = (0..4).map(|i| table(21, i, picked[i], 0)).sum();

@@ -1,4 +1,4 @@
-//! A random forest of regression trees over the unit cube, whose leaves are boxes. Predicts nothing: what is wanted of it are
+//! A random forest of regression trees over the unit cube, whose leaves are boxes. Predicts nothing: the caller needs only
 //! the boxes.
 //!
 //! Breiman (2001), Random Forests, Machine Learning 45.
@@ -9,10 +9,10 @@ use rand_pcg::Pcg64;
 
 /// Number of trees: Optuna's `n_trees`.
 const TREES: u64 = 64;
-/// A tree learns from at most so many draws, so that its time is bounded.
+/// The largest number of draws from which a tree learns; it bounds the tree's time.
 const MOST_DRAWS: usize = 1_000;
 
-/// What the trees learn from: points of the unit cube, and a value for each.
+/// The data from which the trees learn: points of the unit cube, and a value for each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample<'a> {
     /// The range of each coordinate.
@@ -31,9 +31,9 @@ pub(super) struct Leaf {
 /// The part of one coordinate's range that a leaf covers.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Side {
-    /// Of numbers and ordered choices.
+    /// An interval of numbers or of ordered choices.
     Interval { low: f64, high: f64 },
-    /// Of a choice without an order: whether each value belongs to it.
+    /// The values of a choice without an order: whether each value belongs to the side.
     Values(Vec<bool>),
 }
 
@@ -45,7 +45,7 @@ impl Side {
         }
     }
 
-    /// Its share of the range.
+    /// The share of the range that the side covers.
     pub(super) fn length(&self) -> f64 {
         self.overlap(self)
     }
@@ -59,28 +59,28 @@ impl Side {
             (Side::Values(own), Side::Values(others)) => {
                 own.iter().zip(others).filter(|(own, other)| **own && **other).count() as f64 / own.len() as f64
             }
-            // Trees have the same kind of side for a coordinate.
+            // The sides of a coordinate have the same kind in all trees.
             _ => 0.0,
         }
     }
 }
 
-/// Which points of a node go to its first child.
+/// The rule by which a point of a node goes to the first child.
 #[derive(Clone, Debug)]
 enum Rule {
     Below(f64),
     In(Vec<bool>),
 }
 
-/// A division of a node.
+/// A split of a node into two children.
 struct Split {
     coordinate: usize,
     rule: Rule,
-    /// How much of the sum of squares it explains.
+    /// The part of the sum of squares that the split explains.
     gain: f64,
 }
 
-/// The leaves of each tree. Every tree learns from as many draws, with replacement, as there are points.
+/// The leaves of each tree. Every tree learns from as many random draws, with replacement, as there are points, up to [`MOST_DRAWS`].
 pub(super) fn forest(sample: Sample<'_>) -> Vec<Vec<Leaf>> {
     let count = sample.points.len();
     let tree = |seed| {
@@ -117,7 +117,7 @@ fn tree<R: Rng>(sample: Sample<'_>, drawn: Vec<usize>, rng: &mut R) -> Vec<Leaf>
     leaves
 }
 
-/// Cuts both sides, which are equal, down to the parts of the children.
+/// Cuts both sides, which are equal before, down to the parts of the children.
 fn divide(rule: &Rule, first: &mut Side, second: &mut Side) {
     match (rule, first, second) {
         (Rule::Below(limit), Side::Interval { high, .. }, Side::Interval { low, .. }) => {
@@ -133,7 +133,7 @@ fn divide(rule: &Rule, first: &mut Side, second: &mut Side) {
     }
 }
 
-/// The position of a choice's value from its coordinate.
+/// The index of a choice's value from its coordinate.
 fn position(unit: f64, values: usize) -> usize {
     ((unit * values as f64) as usize).min(values.saturating_sub(1))
 }
@@ -142,12 +142,12 @@ fn mean(sample: Sample<'_>, members: &[usize]) -> f64 {
     members.iter().map(|member| sample.values[*member]).sum::<f64>() / members.len().max(1) as f64
 }
 
-/// The division that explains most of a node's sum of squares; `None` if none explains anything.
+/// The split that explains most of a node's sum of squares; `None` if no split explains anything.
 fn best_split<R: Rng>(sample: Sample<'_>, members: &[usize], rng: &mut R) -> Option<Split> {
     let first = rng.random_range(0..sample.ranges.len().max(1));
     let mut best: Option<Split> = None;
     for offset in 0..sample.ranges.len() {
-        // Of divisions that explain the same, none is preferred for its place in the list of parameters.
+        // A random first coordinate, so that the order of the parameters does not decide between equally good splits.
         let coordinate = (first + offset) % sample.ranges.len();
         let split = match &sample.ranges[coordinate] {
             Distribution::Choice { values, is_ordered: false } => by_value(sample, members, coordinate, values.len()),
@@ -160,7 +160,7 @@ fn best_split<R: Rng>(sample: Sample<'_>, members: &[usize], rng: &mut R) -> Opt
     best
 }
 
-/// The best limit of a coordinate, half way between two points.
+/// The best split of a coordinate by a limit, halfway between two points.
 fn by_limit(sample: Sample<'_>, members: &[usize], coordinate: usize) -> Option<Split> {
     let mut pairs: Vec<(f64, f64)> =
         members.iter().map(|member| (sample.points[*member][coordinate], sample.values[*member])).collect();
@@ -170,11 +170,12 @@ fn by_limit(sample: Sample<'_>, members: &[usize], coordinate: usize) -> Option<
     let (index, gain) = best_cut(&groups, is_limit)?;
     let (below, above) = (pairs[index - 1].0, pairs[index].0);
     let middle = 0.5 * (below + above);
-    // Between neighbouring floats there is no other one.
+    // Between neighbouring floats there is no other float.
     Some(Split { coordinate, rule: Rule::Below(if middle > below { middle } else { above }), gain })
 }
 
-/// The best set of a choice's values. In the order of their means, one of the cuts is the best of all sets (Fisher 1958).
+/// The best split of a choice's values into two sets. In the order of their means, one of the cuts is the best of all splits (Fisher
+/// 1958).
 fn by_value(sample: Sample<'_>, members: &[usize], coordinate: usize, values: usize) -> Option<Split> {
     let mut sums = vec![(0.0, 0.0); values];
     for member in members {
@@ -190,7 +191,7 @@ fn by_value(sample: Sample<'_>, members: &[usize], coordinate: usize, values: us
     Some(Split { coordinate, rule: Rule::In(chosen), gain })
 }
 
-/// Where to cut a list of groups, each of which has a number of members and the sum of their values: the index of the first
+/// The best cut of a list of groups, each with its number of members and the sum of their values: the index of the first
 /// group of the second part, and the sum of squares that the cut explains.
 fn best_cut(groups: &[(f64, f64)], may_cut: impl Fn(usize) -> bool) -> Option<(usize, f64)> {
     let add = |a: (f64, f64), b: &(f64, f64)| (a.0 + b.0, a.1 + b.1);

@@ -1,14 +1,14 @@
-//! Eigendecomposition of a small symmetric matrix by Jacobi's rotations. Not for more than a few hundred rows.
+//! Eigendecomposition of a small symmetric matrix by Jacobi's rotations. Unsuitable for more than a few hundred rows.
 
-/// Sweeps over the matrix; with a margin, enough to bring all entries off the diagonal below rounding errors.
+/// The largest number of sweeps over the matrix; more than enough to bring all entries off the diagonal below rounding errors.
 const SWEEPS: usize = 30;
 
-/// Eigenvalues in no particular order, and their vectors.
+/// Eigenvalues in no particular order, and their eigenvectors.
 #[derive(Clone, Debug)]
 pub(super) struct Eigen {
-    /// One for each column of `vectors`.
+    /// The eigenvalues, one for each column of `vectors`.
     pub(super) values: Vec<f64>,
-    /// Row by row; the columns are orthonormal.
+    /// The eigenvectors in the columns, stored row by row; the columns are orthonormal.
     pub(super) vectors: Vec<f64>,
 }
 

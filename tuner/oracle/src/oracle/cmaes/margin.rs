@@ -1,11 +1,11 @@
 //! Axes with cells: the cell of a number, and the margin that keeps every cell likely enough. Pure mathematics.
 //!
 //! Hamano et al. (2022), CMA-ES with Margin, GECCO, arXiv:2205.13482, equations 6 to 14. Without the margin a narrow
-//! distribution draws the same cell for ever, and its step size shrinks no more.
+//! distribution always draws the same cell, and its step size no longer shrinks.
 
 use crate::normal;
 
-/// The cell of `cells` equal ones into which `value` falls; the two outer cells have no outer bound.
+/// The cell into which `value` falls, of `cells` equal ones; the two outer cells have no outer bound.
 pub(super) fn cell(value: f64, cells: u32) -> u32 {
     // The conversion saturates at both ends.
     ((value * f64::from(cells)).ceil() as u32).saturating_sub(1).min(cells - 1)
@@ -16,14 +16,14 @@ pub(super) fn middle(cell: u32, cells: u32) -> f64 {
     (f64::from(cell) + 0.5) / f64::from(cells)
 }
 
-/// The stretch of an axis when a strategy begins: 1, unless draws could not leave the middle cell.
+/// The stretch of an axis when a strategy begins: 1, unless no draw could leave the middle cell.
 pub(super) fn first_stretch(cells: Option<u32>, sigma: f64, probability: f64) -> f64 {
     let Some(cells) = cells else { return 1.0 };
     let needed = 0.5 / f64::from(cells) / -normal::quantile(probability / 2.0);
     (needed / sigma).max(1.0)
 }
 
-/// Mean and stretch of an axis with which its neighbouring cells are drawn with a `probability`.
+/// The mean and stretch of an axis with which its neighbouring cells are drawn with a `probability`.
 ///
 /// `spread` is the distribution's standard deviation on this axis before the stretch.
 pub(super) fn correct(mean: f64, spread: f64, stretch: f64, cells: u32, probability: f64) -> (f64, f64) {
@@ -44,7 +44,7 @@ pub(super) fn correct(mean: f64, spread: f64, stretch: f64, cells: u32, probabil
     let inside = 1.0 - below - above;
     let half = probability / 2.0;
     let (raised_below, raised_above) = (below.max(half), above.max(half));
-    // The probability that the raised cells gain is taken from all cells above the margin, in proportion.
+    // The probability that the raised cells gain is subtracted from all cells above the margin, in proportion.
     let excess = 1.0 - raised_below - raised_above - inside;
     let above_margin = raised_below + inside + raised_above - 3.0 * half;
     let share = |raised: f64| (raised + excess * (raised - half) / above_margin).clamp(1e-10, 0.5 - 1e-10);

@@ -11,16 +11,16 @@ pub(super) struct Rates {
     pub(super) c_1: f64,
     /// Learning rate of the covariance from the draws.
     pub(super) c_mu: f64,
-    /// Rate at which the covariance's path forgets.
+    /// Decay rate of the covariance's path.
     pub(super) c_c: f64,
-    /// Rate at which the step size's path forgets.
+    /// Decay rate of the step size's path.
     pub(super) c_sigma: f64,
     /// Damping of the step size.
     pub(super) d_sigma: f64,
 }
 
 impl Rates {
-    /// For `size` dimensions and a population of at least 2.
+    /// The rates for `size` dimensions and a population of at least 2.
     pub(super) fn new(size: usize, population: usize) -> Rates {
         let n = size as f64;
         let raw: Vec<f64> =
@@ -51,8 +51,8 @@ impl Rates {
         }
     }
 
-    /// The rates of a strategy that learns a diagonal alone: the covariance has fewer numbers to learn, so it learns them
-    /// faster by (n + 2) / 3 (Ros and Hansen 2008, section 4), where both rates together stay below 1.
+    /// The rates of a strategy with a diagonal covariance: it has fewer numbers to learn, so the rates are higher by (n + 2) / 3
+    /// (Ros and Hansen 2008, section 4), as long as the sum of both rates stays below 1.
     pub(super) fn separable(self, size: usize) -> Rates {
         let sum = self.c_1 + self.c_mu;
         let factor = ((size as f64 + 2.0) / 3.0).min((1.0 - 1e-8) / sum);
@@ -66,7 +66,7 @@ impl Rates {
 mod tests {
     use super::*;
 
-    /// Golden numbers: `tests/golden/cmaes_rates.py`.
+    /// Golden numbers from `tests/golden/cmaes_rates.py`.
     #[test]
     fn rates_are_those_of_the_tutorial() {
         let rates = Rates::new(5, 8);

@@ -1,4 +1,4 @@
-//! Starts another strategy, from another point, when one has ended. Does not learn from trials itself.
+//! Restarts: begins another strategy, from another point, when one has ended. Does not learn from trials itself.
 //!
 //! Hansen (2009), Benchmarking a BI-Population CMA-ES, GECCO workshop: alternates between a population that doubles
 //! each time, for functions with a global structure, and small populations with small steps, for functions without one.
@@ -8,7 +8,7 @@ use crate::oracle::random;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-/// Most doublings of the population.
+/// The largest number of doublings of the population.
 const MOST_DOUBLINGS: u32 = 8;
 
 /// The form of the strategies.
@@ -16,9 +16,9 @@ const MOST_DOUBLINGS: u32 = 8;
 pub(super) struct Form {
     /// Initial standard deviation on each axis of the unit cube.
     pub(super) sigma: f64,
-    /// Number of draws of the first generation; Hansen's if it is not given.
+    /// Number of draws of the first generation; Hansen's default if it is not given.
     pub(super) population: Option<usize>,
-    /// Whether the covariance has a diagonal alone.
+    /// Whether the covariance is diagonal.
     pub(super) is_separable: bool,
 }
 
@@ -28,16 +28,16 @@ impl Default for Form {
     }
 }
 
-/// A strategy, and the numbers of those before it.
+/// A strategy, and the counts of the strategies before it.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) strategy: Strategy,
     cells: Vec<Option<u32>>,
     form: Form,
     seed: u64,
-    /// Restarts so far.
+    /// The number of restarts so far.
     restarts: u64,
-    /// How often the large population has been doubled.
+    /// The number of times that the large population has been doubled.
     doublings: u32,
     is_large: bool,
     /// Number of draws of strategies with the large population.
@@ -47,14 +47,14 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// The first strategy, from `mean`.
+    /// The run of the first strategy, which begins at `mean`.
     pub(super) fn first(seed: u64, mean: Vec<f64>, cells: Vec<Option<u32>>, form: Form) -> Run {
         let strategy = Strategy::new(mean, form.sigma, form.population(cells.len()), cells.clone());
         let strategy = if form.is_separable { strategy.separable() } else { strategy };
         Run { strategy, cells, form, seed, restarts: 0, doublings: 0, is_large: true, spent_large: 0, spent_small: 0 }
     }
 
-    /// This strategy after another generation, best draw first; or its successor, if the strategy ends.
+    /// The run after another generation, best draw first; if the strategy ends, the run of its successor.
     pub(super) fn after(&self, draws: &[Vec<f64>], best_loss: f64) -> Run {
         let mut next = self.clone();
         next.strategy.tell(draws, best_loss);
@@ -87,7 +87,7 @@ impl Run {
 }
 
 impl Form {
-    /// Hansen (2016), equation 48, if none is given.
+    /// The size of the population; if none is given, that of Hansen (2016), equation 48.
     fn population(self, size: usize) -> usize {
         self.population.unwrap_or(4 + (3.0 * (size as f64).ln()) as usize)
     }

@@ -8,24 +8,24 @@ use super::margin;
 use super::rates::Rates;
 use rand::{Rng, RngExt};
 
-/// Number of draws before a point outside the cube is moved to its bounds.
+/// The number of draws before a point outside the cube is moved to its bounds.
 const RESAMPLING: usize = 100;
-/// Generations without a change of the best loss, in addition to a number that depends on the dimensions.
+/// The number of generations without a change of the best loss that ends a strategy, plus a number that depends on the dimensions.
 const STAGNATION: usize = 10;
-/// The strategy ends when the standard deviation on every axis is smaller.
+/// The standard deviation below which, on every axis, the strategy ends.
 const SMALLEST_SPREAD: f64 = 1e-8;
-/// The strategy ends when the condition number of the covariance is larger, because rounding errors dominate then.
+/// The condition number of the covariance above which the strategy ends, because rounding errors dominate.
 const LARGEST_CONDITION: f64 = 1e14;
 
-/// A normal distribution over the unit cube that moves to where the losses are small.
+/// A normal distribution over the unit cube that moves towards small losses.
 ///
-/// An axis with cells is cut into that many equal parts, and a point lies in the middle of one.
+/// An axis with cells is divided into that many equal parts, and a tried point lies in the middle of a cell.
 #[derive(Clone, Debug)]
 pub(super) struct Strategy {
     rates: Rates,
-    /// Whether the covariance has a diagonal alone.
+    /// Whether the covariance is diagonal.
     is_separable: bool,
-    /// Number of cells of each axis; `None` for a continuous one.
+    /// Number of cells of each axis; `None` for a continuous axis.
     cells: Vec<Option<u32>>,
     mean: Vec<f64>,
     sigma: f64,
@@ -34,24 +34,24 @@ pub(super) struct Strategy {
     axes: Eigen,
     path_sigma: Vec<f64>,
     path_covariance: Vec<f64>,
-    /// Stretch of each axis with cells when a draw is put into its cell.
+    /// Stretch of each axis that is used when a draw is rounded to its cell.
     margin: Vec<f64>,
     generation: i32,
-    /// Best losses of the last generations.
+    /// The best losses of the last generations.
     best_losses: Vec<f64>,
 }
 
-/// A draw, and the point of the cube that is tried for it.
+/// A draw, and the point of the cube that a trial tries for it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Candidate {
     /// The draw without rounding to cells; [`Strategy::tell`] learns from it.
     pub(super) raw: Vec<f64>,
-    /// Inside the cube, in the middle of its cells.
+    /// The point inside the cube, in the middle of its cells.
     pub(super) point: Vec<f64>,
 }
 
 impl Strategy {
-    /// Begins at `mean` with standard deviation `sigma` on every axis, and `population` draws a generation.
+    /// A strategy that begins at `mean` with standard deviation `sigma` on every axis, and `population` draws in a generation.
     pub(super) fn new(mean: Vec<f64>, sigma: f64, population: usize, cells: Vec<Option<u32>>) -> Strategy {
         let size = mean.len();
         let covariance: Vec<f64> = (0..size * size).map(|cell| f64::from(u8::from(cell % (size + 1) == 0))).collect();
@@ -73,7 +73,7 @@ impl Strategy {
         }
     }
 
-    /// The same with a diagonal covariance, which learns faster and finds no dependences between axes.
+    /// This strategy with a diagonal covariance, which learns faster and finds no dependences between axes.
     ///
     /// Ros and Hansen (2008), A Simple Modification in CMA-ES Achieving Linear Time and Space Complexity, PPSN X.
     pub(super) fn separable(self) -> Strategy {
@@ -81,7 +81,7 @@ impl Strategy {
         Strategy { rates, is_separable: true, ..self }
     }
 
-    /// Number of draws of a generation.
+    /// The number of draws in a generation.
     pub(super) fn population(&self) -> usize {
         self.rates.weights.len()
     }
@@ -104,7 +104,7 @@ impl Strategy {
         Candidate { raw, point }
     }
 
-    /// The draw that stands for a point chosen by others, moved no farther away than a likely draw.
+    /// The draw that represents a point chosen elsewhere, moved no farther away than a likely draw.
     ///
     /// Hansen (2011), Injecting External Solutions Into CMA-ES, arXiv:1110.4181, equation 4.
     pub(super) fn inject(&self, point: &[f64]) -> Vec<f64> {
@@ -119,7 +119,7 @@ impl Strategy {
 
     /// Learns from one generation: its draws, best first, and the best loss.
     ///
-    /// The number of draws is [`Strategy::population`].
+    /// The number of draws must be [`Strategy::population`].
     pub(super) fn tell(&mut self, draws: &[Vec<f64>], best_loss: f64) {
         self.best_losses.push(best_loss);
         self.generation += 1;
@@ -136,7 +136,7 @@ impl Strategy {
         }
     }
 
-    /// Whether it ends: it has converged to a point, reached a plateau, or its numbers are unreliable.
+    /// Whether the strategy ends: it has converged to a point, reached a plateau, or its numbers are unreliable.
     pub(super) fn is_over(&self) -> bool {
         let size = self.mean.len();
         let spread = (0..size).map(|axis| self.sigma * self.covariance[axis * (size + 1)].sqrt());
@@ -148,7 +148,7 @@ impl Strategy {
         narrow || flat || longest / shortest > LARGEST_CONDITION.sqrt() || !self.sigma.is_finite()
     }
 
-    /// Mean, step size and covariance for the next generation, from this one's steps, best first (eq. 41 to 47).
+    /// Updates mean, step size and covariance for the next generation, from this generation's steps, best first (eq. 41 to 47).
     fn adapt(&mut self, steps: &[Vec<f64>]) {
         let (size, rates) = (self.mean.len(), self.rates.clone());
         let size_f = size as f64;
@@ -192,7 +192,7 @@ impl Strategy {
         self.axes.values.iter_mut().for_each(|value| *value = value.max(1e-30).sqrt());
     }
 
-    /// A weight as it enters the covariance: negative ones are scaled so that it stays positive definite (eq. 46).
+    /// A weight in the sum of the covariance: negative weights are scaled so that the matrix stays positive definite (eq. 46).
     fn active(&self, weight: f64, step: &[f64]) -> f64 {
         if weight >= 0.0 {
             return weight;
@@ -251,7 +251,7 @@ mod tests {
     use rand::SeedableRng;
     use rand_pcg::Pcg64;
 
-    /// Generations until `goal` is reached, from the middle of a corner's octant.
+    /// The number of generations until `goal` is reached, from the middle of a corner's octant.
     fn generations(size: usize, cells: &[Option<u32>], loss: impl Fn(&[f64]) -> f64, goal: f64) -> Option<usize> {
         let population = 4 + (3.0 * (size as f64).ln()) as usize;
         let mut strategy = Strategy::new(vec![0.25; size], 0.2, population, cells.to_vec());
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn margin_keeps_cells_from_being_frozen() {
-        // Every second axis has two cells; the far one is right, but its effect is small at first.
+        // Every second axis has two cells; the far cell is right, but its effect is small at first.
         let cells: Vec<_> = (0..10).map(|axis| (axis % 2 == 1).then_some(2)).collect();
         let loss = |point: &[f64]| {
             let rugged: f64 = point.iter().step_by(2).map(|x| 1000.0 * (x - 0.6).powi(2)).sum();

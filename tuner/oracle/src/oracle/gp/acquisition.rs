@@ -1,4 +1,4 @@
-//! The acquisition function: the logarithm of expected improvement, augmented where losses are noisy, plus that of the
+//! The acquisition function: the logarithm of expected improvement, augmented if losses are noisy, plus the logarithm of the
 //! probability that the trial does not fail. Finds its maximum over continuous, integer, categorical and conditional
 //! parameters.
 
@@ -19,20 +19,20 @@ const SPREAD: usize = 256;
 const NEAR: usize = 96;
 /// Number of points that are refined.
 const REFINED: usize = 4;
-/// Evaluations for refining one point.
+/// Number of evaluations for refining one point.
 const EVALUATIONS: usize = 30;
-/// A point is safe if the prediction is below this value; -1 means that trials succeed, 1 that they fail. With 0, every
+/// The prediction below which a point is safe; -1 means that trials succeed, 1 that they fail. With 0, every
 /// second trial near the boundary would fail.
 const SAFE: f64 = -0.5;
-/// How likely a choice is to keep the value of the trust region's centre.
+/// The probability that a choice keeps the value of the trust region's centre.
 const KEPT: f64 = 0.75;
 
-/// What the models say about a point.
+/// The models' predictions for a point.
 pub(super) struct Promise {
     pub(super) process: Process,
-    /// The value to improve on.
+    /// The value that a point has to improve.
     pub(super) best: f64,
-    /// Standard deviation of the losses' noise; 0 where it is negligible.
+    /// Standard deviation of the losses' noise; 0 if the noise is negligible.
     pub(super) noise: f64,
     /// A process over -1 for trials that succeeded and 1 for those that failed, if any failed.
     pub(super) failure: Option<Process>,
@@ -44,7 +44,7 @@ pub(super) struct Promise {
 const FINE: f64 = 1e9;
 
 impl Promise {
-    /// Whether the noise of one value exceeds what the model does not know of the point.
+    /// Whether the noise of one value exceeds the model's uncertainty at the point.
     fn is_worth_repeating(&self, point: &[f64]) -> bool {
         self.noise > self.process.predict(point).deviation
     }
@@ -87,8 +87,8 @@ impl Promise {
 }
 
 /// The logarithm of the factor of augmented expected improvement (Huang et al. 2006, Global optimization of stochastic
-/// black-box systems, section 3.3), which is small where one more noisy value tells little, and its derivative by the
-/// deviation.
+/// black-box systems, section 3.3), and its derivative by the deviation. The factor is small where one more noisy value gives little
+/// information.
 fn log_gain(noise: f64, deviation: f64) -> (f64, f64) {
     if noise == 0.0 {
         return (0.0, 0.0);
@@ -109,14 +109,14 @@ pub(super) struct Quest<'a> {
     pub(super) good: &'a [Vec<f64>],
     /// Points that must not be tried again.
     pub(super) barred: &'a [Vec<f64>],
-    /// Points that are tried again only where one noisy value is less certain than the model.
+    /// Points that are tried again only if one noisy value is less certain than the model.
     pub(super) known: &'a [Vec<f64>],
     /// A typical distance over which the function changes, for each axis.
     pub(super) scales: Vec<f64>,
 }
 
 impl Quest<'_> {
-    /// The most promising point that is not barred, and is new or worth a repeat, with its score; `None` if there is none.
+    /// The most promising point that is not barred, and is new or worth a repeat, with its score; `None` if there is no such point.
     pub(super) fn run(&self, rng: &mut Pcg64) -> Option<(f64, Vec<f64>)> {
         let mut candidates: Vec<(f64, Vec<f64>)> = self
             .spread(rng)
@@ -156,7 +156,7 @@ impl Quest<'_> {
         (0..unit.len()).map(place).collect()
     }
 
-    /// Points close to good ones, which differ from them in some coordinates.
+    /// Points close to good points, which differ from them in some coordinates.
     fn near(&self, rng: &mut Pcg64) -> Vec<Vec<f64>> {
         if self.good.is_empty() {
             return Vec::new();
@@ -230,7 +230,7 @@ impl Quest<'_> {
         if snapped > score { (snapped, better) } else { (score, point) }
     }
 
-    /// Tries each discrete coordinate's other values, or next ones on a lattice.
+    /// Tries each discrete coordinate's other values, or the neighbouring values on a lattice.
     fn step(&self, mut best: (f64, Vec<f64>)) -> (f64, Vec<f64>) {
         for (index, axis) in self.axes.iter().enumerate() {
             let (low, high) = self.region.bounds[index];

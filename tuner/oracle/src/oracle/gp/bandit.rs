@@ -1,5 +1,5 @@
-//! The bandit of population-based training: where training gains most next, as a Gaussian process sees it that forgets what was
-//! long ago. Knows no populations.
+//! The bandit of population-based training: a Gaussian process that predicts the parameters with which training gains most next, and
+//! that gives old observations less weight. Knows no populations.
 //!
 //! Parker-Holder et al. (2020), Provably Efficient Online Hyperparameter Optimization with Population-Based Bandits, NeurIPS,
 //! arXiv:2002.02518. In place of the paper's forgetting factor, time is a coordinate of the process, whose lengthscale is
@@ -13,11 +13,11 @@ use crate::oracle::qmc;
 use rand::RngExt as _;
 use rand_pcg::Pcg64;
 
-/// The model needs so many observations, and takes so many of the last ones.
+/// The smallest number of observations for the model, and the number of the latest observations that it uses.
 const OBSERVATIONS: (usize, usize) = (4, 200);
-/// Number of points that are compared.
+/// The number of points that are compared.
 const CANDIDATES: u64 = 512;
-/// Evaluations of the likelihood.
+/// The number of evaluations of the likelihood.
 const EVALUATIONS: usize = 20;
 /// The centre of the prior of the noise's share of the variance: gains of a few epochs are noisy.
 const LOG_NOISE: f64 = -4.0;
@@ -27,14 +27,14 @@ const LOG_NOISE: f64 = -4.0;
 pub(in crate::oracle) struct Observation {
     /// The parameters, in the unit cube.
     pub(in crate::oracle) point: Vec<f64>,
-    /// The end of the interval, as a share of a whole training.
+    /// The end of the interval, as a share of a complete training.
     pub(in crate::oracle) time: f64,
-    /// The change; what falls most is best.
+    /// The change of the loss; the most negative change is best.
     pub(in crate::oracle) change: f64,
 }
 
 /// The point with the lowest confidence bound of the change until `time`; `None` before there are enough observations. No
-/// point is chosen twice: `peers` are those of the other copies that begin now.
+/// point is chosen twice: `peers` are the points of the other copies that begin now.
 pub(in crate::oracle) fn choose(
     space: &Space,
     observations: &[Observation],
@@ -58,7 +58,7 @@ pub(in crate::oracle) fn choose(
     let hyper = fit(&Data { axes: &axes, points: &points, values: &values }, &prior, &prior, EVALUATIONS).hyper;
     let mut process = Process::new(&Data { axes: &axes, points: &points, values: &values }, &hyper);
     for peer in peers {
-        // A copy that begins now is assumed to gain what is predicted.
+        // The model assumes that a copy that begins now has the predicted gain.
         let point = at(peer, time);
         values.push(process.predict(&point).mean);
         points.push(point);
@@ -90,7 +90,7 @@ mod tests {
         Space { dimensions: vec![Dimension::new("lr".to_owned(), range, 0)] }
     }
 
-    /// The best value moves from 0.2 to 0.8 in the course of the training.
+    /// Observations whose best value moves from 0.2 to 0.8 in the course of the training.
     fn observations() -> Vec<Observation> {
         let observed = |index: u32| {
             let (time, unit) = (f64::from(index / 8 + 1) / 10.0, (f64::from(index) * 0.618).fract());

@@ -10,18 +10,18 @@ use rand::RngExt as _;
 use rand_pcg::Pcg64;
 use std::ops::RangeInclusive;
 
-/// Weight of the sum beside the largest loss, when several losses become one (Knowles 2006, ParEGO).
+/// The weight of the sum of losses relative to the largest loss, when several losses become one (Knowles 2006, ParEGO).
 const SUM: f64 = 0.05;
 
-/// Losses on the way, each with its place on the axis of epochs.
+/// A learning curve: losses before the end of training, each with its coordinate on the axis of epochs.
 type Curve = Vec<(f64, f64)>;
 
-/// Losses that a process is fitted to.
+/// The losses to which a process is fitted.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     pub(super) points: Vec<Vec<f64>>,
     pub(super) losses: Vec<f64>,
-    /// The index of the trial whose loss of a whole training it is; `None` for a loss on the way.
+    /// The index of the trial that has this loss after a complete training; `None` for a loss before the end.
     pub(super) trials: Vec<Option<usize>>,
 }
 
@@ -36,7 +36,7 @@ impl Observed {
     }
 }
 
-/// The trials so far.
+/// The data of the trials so far.
 #[derive(Debug)]
 pub(super) struct Evidence {
     pub(super) axes: Vec<Axis>,
@@ -48,28 +48,28 @@ pub(super) struct Evidence {
     pub(super) numbers: Vec<Option<u64>>,
     pub(super) points: Vec<Vec<f64>>,
     pub(super) losses: Vec<f64>,
-    /// Their losses on the way, each with its place on the axis of epochs; empty without that axis.
+    /// The trials' losses before the end of training, each with its coordinate on the axis of epochs; empty without that axis.
     curves: Vec<Curve>,
-    /// Whether the loss is that of a whole training, as far as the model can tell.
+    /// Whether each loss is that of a complete training, as far as the model can know.
     is_whole: Vec<bool>,
-    /// Whether each of them kept the constraints.
+    /// Whether each trial kept the constraints.
     pub(super) is_feasible: Vec<bool>,
-    /// Trials that run.
+    /// The points of the running trials.
     pub(super) open: Vec<Vec<f64>>,
-    /// Their numbers and their losses so far.
+    /// The numbers of the running trials, and their losses so far.
     underway: Vec<(Option<u64>, Curve)>,
-    /// Trials that failed, or did not fit into memory.
+    /// The points of the trials that failed or exceeded the memory.
     pub(super) failed: Vec<Vec<f64>>,
 }
 
 impl Evidence {
-    /// Gathers the history. Combines several losses into one with weights that `rng` draws.
+    /// Gathers the evidence from the history. Combines several losses into one with weights that `rng` draws.
     ///
-    /// With `has_epochs`, the number of epochs is an axis beside the parameters, whose last place is a whole training, and
-    /// the losses on the way count. There is one objective then.
+    /// With `has_epochs`, the number of epochs is a further axis, on which a complete training has the last coordinate, and the
+    /// losses before the end are used. There must then be one objective.
     pub(super) fn of(history: &History, has_epochs: bool, rng: &mut Pcg64) -> Evidence {
         let epochs = has_epochs.then_some(1.0);
-        // A new trial is judged by its whole training.
+        // A new trial is judged by its complete training.
         let axes: Vec<Axis> =
             Axis::all(&history.space).into_iter().chain(epochs.map(|whole| Axis::Levels(vec![whole]))).collect();
         let mut evidence = Evidence {
@@ -94,7 +94,7 @@ impl Evidence {
             let curve: Curve = curve.map(|(share, loss)| (curve::coordinate(*share), *loss)).collect();
             let (losses, violation) = match &row.outcome {
                 Outcome::Finished { losses, violation } => (losses.clone(), *violation),
-                // Its value was bad enough to be pruned; with several objectives the other losses are unknown.
+                // The trial was pruned for its bad value; with several objectives the other losses are unknown.
                 Outcome::Pruned { loss: Some(loss), .. } if history.settings.objectives.len() == 1 => {
                     (vec![*loss], 0.0)
                 }
@@ -120,18 +120,18 @@ impl Evidence {
         evidence
     }
 
-    /// How many trials have the loss of a whole training.
+    /// The number of trials that have the loss of a complete training.
     pub(super) fn wholes(&self) -> usize {
         self.is_whole.iter().filter(|is_whole| **is_whole).count()
     }
 
-    /// The point of a trial that runs.
+    /// The point of a running trial.
     pub(super) fn open_point(&self, trial: u64) -> Option<&Vec<f64>> {
         let index = self.underway.iter().position(|(number, _)| *number == Some(trial))?;
         self.open.get(index)
     }
 
-    /// All that is known of the losses of these trials and of those that run.
+    /// All known losses of these trials and of the running trials.
     pub(super) fn observed(&self, members: &[usize]) -> Observed {
         let mut observed = Observed::default();
         for index in members.iter().copied() {
@@ -146,8 +146,8 @@ impl Evidence {
         observed
     }
 
-    /// The trials as the trust region sees them; one that broke a constraint, or was pruned on its way, is as bad as the
-    /// worst.
+    /// The trials as steps for the trust region. A trial that broke a constraint, or was pruned before its end, has the worst
+    /// loss.
     pub(super) fn steps(&self, is_local: impl Fn(u64) -> bool) -> Vec<Step<'_>> {
         let worst = self.losses.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let step = |index: usize| Step {
@@ -158,7 +158,7 @@ impl Evidence {
         (0..self.points.len()).map(step).collect()
     }
 
-    /// Indices of the trials nearest to a point: all within `reach`, but within the limits of `count`.
+    /// Indices of the trials nearest to a point: all within `reach`, as far as `count` allows.
     pub(super) fn nearest(&self, centre: &[f64], reach: f64, count: RangeInclusive<usize>) -> Vec<usize> {
         let square = |point: &[f64]| -> f64 {
             let pairs = self.axes.iter().zip(centre.iter().zip(point));
@@ -173,13 +173,13 @@ impl Evidence {
         members
     }
 
-    /// The largest distance along any axis.
+    /// The largest distance of two points along any axis.
     pub(super) fn apart(&self, a: &[f64], b: &[f64]) -> f64 {
         let pairs = self.axes.iter().zip(a.iter().zip(b));
         pairs.map(|(axis, (a, b))| axis.difference(*a, *b).abs()).fold(0.0, f64::max)
     }
 
-    /// Whether a point that was tried twice had the same loss twice: what looks like noise is none.
+    /// Whether some point was tried twice and had the same loss both times: then the losses have no noise.
     pub(super) fn repeats_agree(&self) -> bool {
         let pairs = || self.points.iter().zip(&self.losses);
         pairs().enumerate().any(|(index, (point, loss))| {
@@ -205,18 +205,18 @@ impl Evidence {
     }
 }
 
-/// Whether two points of the unit cube are one.
+/// Whether two points of the unit cube are equal.
 pub(super) fn is_same(a: &[f64], b: &[f64]) -> bool {
     a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-7)
 }
 
-/// How many parameters a trial asks for, on average; at least one.
+/// The average number of parameters that a trial asks for; at least one.
 pub(super) fn active(rows: &[Row]) -> f64 {
     let asked: usize = rows.iter().map(|row| row.point.iter().filter(|unit| !unit.is_nan()).count()).sum();
     (asked as f64 / rows.len().max(1) as f64).max(1.0)
 }
 
-/// One loss for each vector of them.
+/// Combines each vector of losses into one loss.
 fn scalar(vectors: &[Vec<f64>], rng: &mut Pcg64) -> Vec<f64> {
     let objectives = vectors.first().map_or(1, Vec::len);
     if objectives == 1 {

@@ -1,9 +1,9 @@
-//! Logarithms of the normal distribution's functions that acquisition needs, accurate far into the tail.
+//! Logarithms of the normal distribution's functions for the acquisition function, accurate far into the tail.
 
 use crate::normal::{cumulative, density};
 use std::f64::consts::PI;
 
-/// Below this value the series of the tail is more accurate than the difference of two functions.
+/// The value below which the series of the tail is more accurate than the difference of two functions.
 const TAIL: f64 = -20.0;
 
 /// Logarithm of the probability that a standard normal variable is below `z`, and its derivative.
@@ -40,7 +40,7 @@ pub(super) fn log_excess(z: f64) -> (f64, f64) {
     (log_density(z) + rest.ln(), ratio / rest)
 }
 
-/// `Φ(z) / φ(z)`.
+/// The ratio `Φ(z) / φ(z)`.
 fn mills(z: f64) -> f64 {
     if z < TAIL {
         let square = z * z;
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn golden_values_of_the_excess() {
-        // Trapezoids of width 1e-6 under t * exp(-(t - z)**2 / 2) / sqrt(2 * pi), from 0 to 5, in NumPy.
+        // Golden numbers: trapezoids of width 1e-6 under t * exp(-(t - z)**2 / 2) / sqrt(2 * pi), from 0 to 5, in NumPy.
         let golden = [
             (1.5, 0.424_814_557),
             (0.0, -0.918_938_533),

@@ -3,7 +3,7 @@
 use crate::inferred::{Dimension, Space};
 use ferrotune_space::Distribution;
 
-/// Lattices with more values are searched as continuous axes, and the result is rounded to the lattice.
+/// The largest number of values of a lattice axis; a finer lattice is searched as a continuous axis, and the result is rounded.
 const MOST_LEVELS: usize = 50;
 
 /// The kind of a coordinate, for the kernel and for the search for the best point.
@@ -43,7 +43,7 @@ impl Axis {
         if let Axis::Choice(_) = self { ABSENT } else { 0.5 }
     }
 
-    /// The nearest coordinate that a value has.
+    /// The value of the axis that is nearest to a coordinate.
     pub(super) fn snap(&self, unit: f64) -> f64 {
         match self {
             Axis::Continuous => unit.clamp(0.0, 1.0),
@@ -52,7 +52,7 @@ impl Axis {
                 let nearest = levels.iter().min_by(|a, b| (*a - unit).abs().total_cmp(&(*b - unit).abs()));
                 nearest.copied().unwrap_or(unit)
             }
-            // Equal cells.
+            // All choices have cells of equal width.
             Axis::Choice(values) => values[((unit * values.len() as f64) as usize).min(values.len() - 1)],
         }
     }
@@ -71,19 +71,19 @@ fn centres(cells: usize) -> Vec<f64> {
     (0..cells).map(|cell| (cell as f64 + 0.5) / cells as f64).collect()
 }
 
-/// Whether a trial with these parameters asks for one of them. The epochs, which may be an axis too, always count.
+/// Whether a trial with these parameters asks for a parameter. Always true for the epochs, which may be an axis too.
 pub(super) fn is_active(space: &Space, index: usize, point: &[f64]) -> bool {
     index >= space.dimensions.len() || space.is_active(index, point)
 }
 
-/// A point in the kernel's coordinates: of values, and of parameters that are not asked for.
+/// A point in the kernel's coordinates, with coordinates also for parameters that the trial does not ask for.
 pub(super) fn embed(axes: &[Axis], space: &Space, point: &[f64]) -> Vec<f64> {
     let is_present = |index: usize| !point[index].is_nan() && is_active(space, index, point);
     let coordinate = |(index, axis): (usize, &Axis)| if is_present(index) { point[index] } else { axis.absent() };
     axes.iter().enumerate().map(coordinate).collect()
 }
 
-/// How smooth functions are.
+/// The smoothness of the functions of a process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Shape {
     /// Twice differentiable: Matérn 5/2.
@@ -92,20 +92,20 @@ pub(super) enum Shape {
     Gaussian,
 }
 
-/// A kernel over all axes together, and the mean of one over each axis alone.
+/// A kernel over all axes together, plus the mean of kernels over each axis alone.
 #[derive(Clone, Debug)]
 pub(super) struct Kernel {
     shape: Shape,
     /// √5 over each lengthscale of the joint kernel.
     joint: Vec<f64>,
-    /// √5 over each lengthscale of the single ones.
+    /// √5 over each lengthscale of the single-axis kernels.
     single: Vec<f64>,
-    /// The share of the single kernels.
+    /// The share of the single-axis kernels in the sum.
     share: f64,
 }
 
 impl Kernel {
-    /// The kernel with these logarithms of the joint kernel's lengthscales; those of the single kernels are lower by
+    /// The kernel with these logarithms of the joint kernel's lengthscales; the logarithms for the single-axis kernels are lower by
     /// `log_narrowing`.
     pub(super) fn new(shape: Shape, log_lengthscales: &[f64], log_narrowing: f64, share: f64) -> Kernel {
         let joint: Vec<f64> = log_lengthscales.iter().map(|log| 5_f64.sqrt() * (-log).exp()).collect();
@@ -178,7 +178,7 @@ impl Shape {
 /// The exponential function of a number that is not positive, to twelve digits. The standard library's function cannot
 /// be inlined into a loop and would take three quarters of the time of a fit.
 fn exp_of_negative(x: f64) -> f64 {
-    // Adding this constant rounds to a whole number, and puts it into the lowest bits.
+    // Adding this constant rounds to a whole number, and puts that number into the lowest bits.
     const ROUND: f64 = 6_755_399_441_055_744.0;
     const COEFFICIENTS: [f64; 11] = [
         1.0 / 3_628_800.0,

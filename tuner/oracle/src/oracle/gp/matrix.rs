@@ -5,7 +5,7 @@
 #[derive(Clone, Debug)]
 pub(super) struct Cholesky {
     size: usize,
-    /// Row-major; entries above the diagonal are not used.
+    /// The triangle, row-major; entries above the diagonal are not used.
     lower: Vec<f64>,
 }
 
@@ -29,12 +29,12 @@ impl Cholesky {
         Some(Cholesky { size, lower: matrix })
     }
 
-    /// Half of the logarithm of A's determinant.
+    /// Half of the logarithm of the determinant of A.
     pub(super) fn half_log_determinant(&self) -> f64 {
         (0..self.size).map(|row| self.lower[row * self.size + row].ln()).sum()
     }
 
-    /// `L⁻¹ b`, in place.
+    /// Computes `L⁻¹ b` in place.
     pub(super) fn solve_lower(&self, b: &mut [f64]) {
         for row in 0..self.size {
             let lower = self.row(row);
@@ -42,7 +42,7 @@ impl Cholesky {
         }
     }
 
-    /// `L⁻ᵀ b`, in place.
+    /// Computes `L⁻ᵀ b` in place.
     pub(super) fn solve_upper(&self, b: &mut [f64]) {
         for row in (0..self.size).rev() {
             let lower = self.row(row);
@@ -54,7 +54,7 @@ impl Cholesky {
         }
     }
 
-    /// `A⁻¹ b`, in place.
+    /// Computes `A⁻¹ b` in place.
     pub(super) fn solve(&self, b: &mut [f64]) {
         self.solve_lower(b);
         self.solve_upper(b);

@@ -4,9 +4,9 @@
 use super::matrix::dot;
 use std::collections::VecDeque;
 
-/// Number of stored pairs of steps and gradient changes.
+/// The number of stored pairs of steps and gradient changes.
 const MEMORY: usize = 8;
-/// A step must achieve this share of the decrease that the slope predicts (Armijo).
+/// The share of the decrease predicted by the slope that a step must achieve (Armijo).
 const SUFFICIENT: f64 = 1e-4;
 
 /// The result of a minimisation.
@@ -16,8 +16,8 @@ pub(super) struct Minimum {
     pub(super) value: f64,
 }
 
-/// Minimises `function`, which gives a value and writes the gradient, from `start` inside `bounds`, with at most
-/// `evaluations` evaluations. Values that are not finite count as too large.
+/// Minimises `function`, which returns a value and writes the gradient, from `start` inside `bounds`, with at most
+/// `evaluations` evaluations. A value that is not finite is treated as too large.
 pub(super) fn minimise(
     start: &[f64],
     bounds: &[(f64, f64)],
@@ -62,7 +62,7 @@ struct Trial {
     gradient: Vec<f64>,
 }
 
-/// Backtracks along the direction, projected onto the bounds; `None` if no better point is found.
+/// A backtracking line search along the direction, projected onto the bounds; `None` if no better point is found.
 fn search(
     point: &[f64],
     value: f64,
@@ -105,7 +105,7 @@ fn free(point: &[f64], gradient: &[f64], bounds: &[(f64, f64)]) -> Vec<bool> {
     variables.map(|((x, slope), (low, high))| !(*x <= *low && *slope > 0.0 || *x >= *high && *slope < 0.0)).collect()
 }
 
-/// The two-loop recursion over the free variables. Without stored pairs it is steepest descent with a short step.
+/// The direction from the two-loop recursion over the free variables; without stored pairs, steepest descent with a short step.
 fn direction(gradient: &[f64], free: &[bool], memory: &VecDeque<(Vec<f64>, Vec<f64>)>) -> Vec<f64> {
     let masked = |vector: &[f64]| -> Vec<f64> {
         vector.iter().zip(free).map(|(x, free)| if *free { *x } else { 0.0 }).collect()

@@ -9,34 +9,34 @@ use super::minimise::minimise;
 const LENGTHSCALES: (f64, f64) = (-5.3, 3.0);
 /// Bounds of the logarithm of the noise's share of the variance.
 const NOISE: (f64, f64) = (-28.0, 0.0);
-/// Weight of the prior that the variance is that of the data, in observations.
+/// The weight, in observations, of the prior that the variance is that of the data.
 const VARIANCE_PRIOR: f64 = 4.0;
 
 /// The hyper-parameters of a process: a Matérn kernel over all axes together, plus a sum of kernels over single axes,
 /// because losses are often close to such a sum.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Hyper {
-    /// How smooth the function is.
+    /// The smoothness of the function.
     pub(super) shape: Shape,
     /// Logarithm of each axis' lengthscale in the joint kernel.
     pub(super) log_lengthscales: Vec<f64>,
-    /// The logarithms of the lengthscales in the sum are lower by this.
+    /// The difference by which the logarithms of the lengthscales are lower in the sum.
     pub(super) log_narrowing: f64,
     /// The sum's share of the variance, as a logit.
     pub(super) logit_share: f64,
     /// Logarithm of the noise's variance over the signal's.
     pub(super) log_noise: f64,
-    /// Whether the noise is given, and not to be learned.
+    /// Whether the noise is given, and not learned.
     pub(super) is_noise_given: bool,
 }
 
-/// Bounds of [`Hyper::log_narrowing`] and of [`Hyper::logit_share`].
+/// The bounds of [`Hyper::log_narrowing`] and of [`Hyper::logit_share`].
 const NARROWING: (f64, f64) = (-1.0, 3.0);
 const SHARE: (f64, f64) = (-6.0, 6.0);
 
 impl Hyper {
-    /// The prior's centre: lengthscales that grow with the dimension (Hvarfner et al. 2024, arXiv 2402.02229), and
-    /// little noise. Of the `dimensions`, a trial asks for so many as `active` on average.
+    /// The centre of the prior: lengthscales that grow with the dimension (Hvarfner et al. 2024, arXiv 2402.02229), and
+    /// little noise. Of the `dimensions`, a trial asks for `active` on average.
     pub(super) fn prior(dimensions: usize, active: f64) -> Hyper {
         let log_lengthscale = std::f64::consts::SQRT_2 + 0.5 * active.ln() - 2.3;
         let log_lengthscales = vec![log_lengthscale; dimensions];
@@ -50,7 +50,7 @@ impl Hyper {
         }
     }
 
-    /// The same with the noise's variance, as a share of the signal's, if it is given.
+    /// These hyper-parameters with the given noise, as a share of the signal's variance; unchanged if none is given.
     pub(super) fn with_noise(self, share: Option<f64>) -> Hyper {
         match share {
             Some(share) => Hyper { log_noise: share.ln().max(NOISE.0), is_noise_given: true, ..self },
@@ -58,7 +58,7 @@ impl Hyper {
         }
     }
 
-    /// The hyper-parameters of this kind at a point.
+    /// The hyper-parameters at a point of the optimiser, with the other settings of this value.
     fn at(&self, vector: &[f64]) -> Hyper {
         let (log_lengthscales, rest) = vector.split_at(vector.len() - 3);
         let log_lengthscales = log_lengthscales.to_vec();
@@ -92,7 +92,7 @@ impl Hyper {
     }
 }
 
-/// Points and values that a process is fitted to.
+/// The points and values to which a process is fitted.
 #[derive(Clone, Debug)]
 pub(super) struct Data<'a> {
     pub(super) axes: &'a [Axis],
@@ -114,14 +114,14 @@ impl Data<'_> {
     }
 }
 
-/// A fit, and minus the logarithm of its posterior density.
+/// A fit: hyper-parameters, and minus the logarithm of their posterior density.
 #[derive(Clone, Debug)]
 pub(super) struct Fit {
     pub(super) hyper: Hyper,
     pub(super) badness: f64,
 }
 
-/// Finds the most probable hyper-parameters, from `start`; the centre of their prior is `prior`.
+/// Finds the most probable hyper-parameters, beginning at `start`; the centre of their prior is `prior`.
 pub(super) fn fit(data: &Data<'_>, prior: &Hyper, start: &Hyper, evaluations: usize) -> Fit {
     let distances = data.distances();
     let noise = if start.is_noise_given { (start.log_noise, start.log_noise) } else { NOISE };
@@ -131,14 +131,14 @@ pub(super) fn fit(data: &Data<'_>, prior: &Hyper, start: &Hyper, evaluations: us
     Fit { hyper: start.at(&minimum.point), badness: minimum.value }
 }
 
-/// Minus the logarithm of the posterior density of `hyper`, up to a constant of the data's size, and its gradient.
+/// Minus the logarithm of the posterior density of `hyper`, up to a constant that depends on the data's size, and its gradient.
 ///
 /// Mean and variance are integrated out: the mean under a flat prior, the variance under an inverse gamma one.
 fn badness(data: &Data<'_>, distances: &[f64], prior: &Hyper, hyper: &Hyper, gradient: &mut [f64]) -> f64 {
     let (size, dimensions) = (data.points.len(), data.axes.len());
     let (kernel, noise) = (hyper.kernel(), hyper.log_noise.exp());
     let mut matrix = vec![0.0; size * size];
-    // For each pair: by every axis' log lengthscale, by the narrowing, and by the share's logit.
+    // The slopes of each pair: by every axis' log lengthscale, by the narrowing, and by the share's logit.
     let stride = dimensions + 2;
     let mut slopes = vec![0.0; size * (size - 1) / 2 * stride];
     let mut pairs = distances.chunks_exact(dimensions).zip(slopes.chunks_exact_mut(stride));
@@ -159,7 +159,7 @@ fn badness(data: &Data<'_>, distances: &[f64], prior: &Hyper, hyper: &Hyper, gra
     for row in 0..size {
         let (row_alpha, row_inverse) = (centred.alpha[row] / variance, &inverse[row * size..=row * size + row]);
         for ((alpha, inverse), slopes) in centred.alpha[..row].iter().zip(row_inverse).zip(&mut pairs) {
-            // Each pair counts for two entries of the matrix, which cancels the half in the likelihood's gradient.
+            // Each pair has two entries in the matrix, which cancels the half in the likelihood's gradient.
             let by_entry = inverse - row_alpha * alpha;
             gradient.iter_mut().zip(slopes).for_each(|(sum, slope)| *sum += by_entry * slope);
         }
@@ -170,12 +170,12 @@ fn badness(data: &Data<'_>, distances: &[f64], prior: &Hyper, hyper: &Hyper, gra
     likelihood + hyper.penalty(prior, gradient)
 }
 
-/// The values minus their mean, which the kernel weights.
+/// The values minus their mean, which is weighted by the inverse R⁻¹ of the kernel matrix.
 struct Centred {
     mean: f64,
-    /// `R⁻¹ (y - mean)`.
+    /// The vector `R⁻¹ (y - mean)`.
     alpha: Vec<f64>,
-    /// `(y - mean)ᵀ R⁻¹ (y - mean)`.
+    /// The number `(y - mean)ᵀ R⁻¹ (y - mean)`.
     energy: f64,
 }
 
@@ -192,7 +192,7 @@ impl Centred {
     }
 }
 
-/// A process that predicts.
+/// A Gaussian process with fixed hyper-parameters, which predicts.
 #[derive(Clone, Debug)]
 pub(super) struct Process {
     axes: Vec<Axis>,
@@ -202,11 +202,11 @@ pub(super) struct Process {
     alpha: Vec<f64>,
     mean: f64,
     variance: f64,
-    /// The noise's variance over the signal's.
+    /// The ratio of the noise's variance to the signal's.
     noise: f64,
 }
 
-/// What a process expects of a function's value at a point, noise apart.
+/// The prediction of a function's value at a point, without noise.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Prediction {
     pub(super) mean: f64,
@@ -239,7 +239,7 @@ impl Process {
         Process { axes, points, kernel, factor, alpha, mean, variance, noise }
     }
 
-    /// Standard deviation of the noise of one value.
+    /// The standard deviation of the noise of one value.
     pub(super) fn noise_deviation(&self) -> f64 {
         (self.variance * self.noise).sqrt()
     }
@@ -275,7 +275,7 @@ impl Process {
                 by_deviation[index] += by_coordinate * solved;
             }
         }
-        // σ² = v (1 - kᵀ R⁻¹ k), so that dσ = -v kᵀ R⁻¹ dk / σ.
+        // Since σ² = v (1 - kᵀ R⁻¹ k), dσ = -v kᵀ R⁻¹ dk / σ.
         by_deviation.iter_mut().for_each(|slope| *slope *= -self.variance / deviation);
         let mean = self.mean + dot(&covariance, &self.alpha);
         (Prediction { mean, deviation }, by_mean, by_deviation)

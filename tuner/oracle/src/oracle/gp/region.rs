@@ -1,15 +1,15 @@
-//! The part of the space that an arm searches: all of it, or a trust region around the best trial, which grows with
+//! The region of the space that an arm searches: the whole space, or a trust region around the best trial, which grows with
 //! successes and shrinks with failures (TuRBO: Eriksson et al. 2019; TREGO: Diouane et al. 2022).
 
 use super::kernel::Axis;
 
-/// Initial, largest and smallest side of the trust region, as shares of the space.
+/// The initial, largest and smallest side of the trust region, as shares of the space.
 const SIDES: (f64, f64, f64) = (0.4, 0.8, 0.002);
-/// Factors of the side after a success and after a failure.
+/// The factors of the side after a success and after a failure.
 const FACTORS: (f64, f64) = (1.4, 0.85);
-/// An improvement is a success if it is at least this share of the distance between the best and the fifth best loss.
+/// The smallest improvement that is a success, as a share of the distance between the best and the fifth best loss.
 const GAIN: f64 = 0.05;
-/// The centre of a new region has at least this distance, along some axis, from an abandoned region.
+/// The smallest distance, along some axis, of a new region's centre from an abandoned region.
 pub(super) const APART: f64 = 0.15;
 
 /// A box of the unit cube.
@@ -17,7 +17,7 @@ pub(super) const APART: f64 = 0.15;
 pub(super) struct Region {
     /// Lower and upper bound of each axis.
     pub(super) bounds: Vec<(f64, f64)>,
-    /// The values that choices mostly keep; `None` for the whole space.
+    /// The centre, whose values choices mostly keep; `None` for the whole space.
     pub(super) centre: Option<Vec<f64>>,
 }
 
@@ -38,7 +38,7 @@ impl Region {
         let bounds = axes.iter().zip(centre).zip(log_lengthscales).map(|((axis, centre), log)| match axis {
             Axis::Choice(_) => (0.0, 1.0),
             Axis::Continuous => bounds(*centre, 0.5 * side * (log - mean).clamp(-1.5, 1.5).exp()),
-            // The box always contains one step to each side.
+            // The box always contains one step of the lattice on each side.
             Axis::Fine(range) => {
                 let step = 1.0 / range.cells().unwrap_or(f64::INFINITY);
                 bounds(*centre, (0.5 * side * (log - mean).clamp(-1.5, 1.5).exp()).max(1.01 * step))
@@ -59,25 +59,25 @@ fn bounds(centre: f64, half: f64) -> (f64, f64) {
 /// The state of the trust region.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Trust {
-    /// Its side, as a share of the space's.
+    /// The side of the region, as a share of the space's side.
     pub(super) side: f64,
-    /// Index of the trial at its centre.
+    /// Index of the trial at the region's centre.
     pub(super) centre: usize,
-    /// Index of the trial at the centre of the last region that was abandoned.
+    /// Index of the trial at the centre of the last abandoned region.
     pub(super) left: Option<usize>,
 }
 
-/// One trial, as the trust region sees it.
+/// A trial in the form that the trust region needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step<'a> {
     pub(super) point: &'a [f64],
     pub(super) loss: f64,
-    /// Whether it was proposed in the trust region.
+    /// Whether the trial was proposed in the trust region.
     pub(super) is_local: bool,
 }
 
 impl Trust {
-    /// The region after these trials, at least one, in their order. Depends only on them.
+    /// The region after these trials, at least one, in their order. Depends only on these trials.
     ///
     /// A region that is too small is abandoned; the next one is around the best trial elsewhere.
     pub(super) fn after(steps: &[Step<'_>], apart: impl Fn(&[f64], &[f64]) -> f64) -> Trust {
@@ -108,7 +108,7 @@ impl Trust {
     }
 }
 
-/// The distance of the best few losses, which decides the smallest improvement that counts.
+/// The distance between the best and the fifth best loss, which determines the smallest improvement that is a success.
 fn spread(steps: &[Step<'_>]) -> f64 {
     let mut losses: Vec<f64> = steps.iter().map(|step| step.loss).collect();
     let rank = 4.min(losses.len() - 1);

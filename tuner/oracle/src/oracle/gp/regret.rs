@@ -6,20 +6,20 @@ use super::model::{Data, Hyper, Process, fit};
 use crate::oracle::history::{History, Outcome, Row};
 use crate::oracle::qmc;
 
-/// Smallest and largest number of trials in the fit, which is otherwise the better half.
+/// The smallest and the largest number of trials in the fit; between these limits the fit has the better half of the trials.
 const TRIALS: (usize, usize) = (20, 150);
-/// Number of points of the space, and of points near the best trial, at which the process predicts.
+/// The number of points of the space, and of points near the best trial, at which the process predicts.
 const PROBES: u64 = 512;
-/// Side of the cube of points near the best trial.
+/// The side of the cube of points near the best trial.
 const NEAR: f64 = 0.1;
-/// Probability that the bound does not hold.
+/// The probability that the bound does not hold.
 const DELTA: f64 = 0.1;
 
 /// A bound, with 90 % confidence, on the best trial's simple regret, in the unit of the losses; `None` without a space
 /// or enough trials.
 ///
 /// Makarova et al. (2022), Automatic Termination for Hyperparameter Optimization, AutoML, section 3: the smallest upper
-/// confidence bound of the trials less the smallest lower one of the space.
+/// confidence bound of the trials minus the smallest lower confidence bound of the space.
 pub(in crate::oracle) fn bound(history: &History) -> Option<f64> {
     let dimensions = history.space.dimensions.len();
     let axes = Axis::all(&history.space);
@@ -54,7 +54,7 @@ pub(in crate::oracle) fn bound(history: &History) -> Option<f64> {
     Some((reached - reachable) * deviation)
 }
 
-/// The values with mean 0 and variance 1, and the deviation that they had.
+/// The values scaled to mean 0 and variance 1, and their standard deviation before.
 pub(super) fn standardised(values: Vec<f64>) -> (Vec<f64>, f64) {
     let size = values.len() as f64;
     let mean = values.iter().sum::<f64>() / size;
@@ -63,9 +63,9 @@ pub(super) fn standardised(values: Vec<f64>) -> (Vec<f64>, f64) {
     (values.into_iter().map(|value| (value - mean) / deviation).collect(), deviation)
 }
 
-/// By how many deviations a confidence bound is off the mean, of a process of so many points.
+/// The distance of a confidence bound from the mean, in standard deviations, for a process at `points` points.
 ///
-/// Srinivas et al. (2010), theorem 1, scaled down by 5 as there in the experiments.
+/// Srinivas et al. (2010), theorem 1, divided by 5 as in their experiments.
 pub(super) fn width(points: usize, dimensions: usize) -> f64 {
     let size = points as f64;
     (2.0 * (dimensions as f64 * size * size * std::f64::consts::PI.powi(2) / (6.0 * DELTA)).ln() / 5.0).max(0.0).sqrt()

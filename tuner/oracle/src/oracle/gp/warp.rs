@@ -4,20 +4,20 @@
 /// The transformation of losses before they are scaled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Warp {
-    /// None.
+    /// No transformation.
     Linear,
-    /// By the logarithm of the distance from the best, in units of the median's, plus this.
+    /// The logarithm of the distance from the best loss, in units of the median's distance, plus this number.
     Log(f64),
 }
 
-/// The transformations to choose from.
+/// The transformations from which the model chooses.
 pub(super) const WARPS: [Warp; 4] = [Warp::Linear, Warp::Log(1.0), Warp::Log(0.1), Warp::Log(0.01)];
 
 /// Transformed losses.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Warped {
     pub(super) values: Vec<f64>,
-    /// Logarithm of the determinant of the change of variables, up to a constant of all warps. Subtract it from the
+    /// Logarithm of the determinant of the change of variables, up to a constant that all warps share. Subtract it from the
     /// likelihoods of the values to compare warps.
     pub(super) log_stretch: f64,
     /// The loss that one unit of the values is worth near the best loss, in units of the median's distance from the best.
@@ -25,7 +25,7 @@ pub(super) struct Warped {
 }
 
 impl Warp {
-    /// Transforms and scales losses. There must be at least one, and all must be finite.
+    /// Transforms and scales losses. There must be at least one loss, and all must be finite.
     pub(super) fn apply(self, losses: &[f64]) -> Warped {
         let mut sorted = losses.to_vec();
         sorted.sort_by(f64::total_cmp);

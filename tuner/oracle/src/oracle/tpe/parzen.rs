@@ -1,5 +1,5 @@
-//! A density over the unit cube: a mixture of one kernel for each point and a flat one. Truncated normal kernels on
-//! numbers, kernels with most weight on one value on choices. Pure mathematics.
+//! A density over the unit cube: a mixture of a kernel for each point and a flat kernel. Numbers have truncated normal kernels,
+//! and choices have kernels with most weight on one value. Pure mathematics.
 
 use crate::inferred::{Dimension, Space};
 use crate::normal;
@@ -9,34 +9,34 @@ use rand_pcg::Pcg64;
 
 /// Factor for the bandwidth of Scott's rule (1992), which assumes one cluster of points; good trials form several.
 const FACTOR: f64 = 0.6;
-/// Bounds of the bandwidth, as shares of the axis.
+/// The bounds of the bandwidth, as shares of the axis.
 const NARROWEST: f64 = 0.03;
 const WIDEST: f64 = 0.2;
-/// Number of points at which a kernel's integral over the unit interval is computed; it is interpolated between them.
+/// The number of points at which a kernel's integral over the unit interval is computed; between them it is interpolated.
 const KNOTS: usize = 64;
-/// A lattice with more cells than this has cells that are narrower than a third of any kernel, so that a kernel is almost
-/// constant in a cell.
+/// The largest number of cells for which a kernel's mean over a cell is computed. With more cells, each cell is narrower than a
+/// third of any kernel, so a kernel is almost constant in a cell.
 const MOST_CELLS: f64 = 100.0;
 /// The logarithm of a number that is less than a quarter of the distance from 1 to the next lower number.
 const NEGLIGIBLE: f64 = -38.5;
 
-/// One axis of the estimator.
+/// An axis of the estimator.
 #[derive(Debug)]
 enum Axis {
-    /// A number.
+    /// A numeric axis.
     Number {
         /// Standard deviation of every kernel.
         deviation: f64,
         /// Minus the logarithm of a kernel's normalisation, by its centre; empty if there are so few kernels that each
         /// one is computed exactly.
         log_scale: Vec<f64>,
-        /// Number of values; `None` for a continuous range.
+        /// Number of values of the range; `None` for a continuous range.
         cells: Option<f64>,
         /// Logarithm of a kernel's mean over a cell, by the distance from the kernel's own cell, without its normalisation;
         /// empty unless there are at most [`MOST_CELLS`] cells.
         log_means: Vec<f64>,
     },
-    /// A choice of this many values.
+    /// An axis of a choice with this many values.
     Choice {
         cells: f64,
         /// Logarithm of the density, over the unit interval, at a kernel's own value and at any other.
@@ -50,16 +50,16 @@ enum Axis {
 pub(super) struct Parzen<'a> {
     axes: Vec<Axis>,
     points: &'a [&'a [f64]],
-    /// By axis, so that the processor computes the densities of several kernels at once.
+    /// The kernels by axis, so that the processor computes the densities of several kernels at once.
     columns: Vec<Column>,
 }
 
 /// All kernels along one axis.
 #[derive(Debug)]
 struct Column {
-    /// NaN for a point without that coordinate.
+    /// The centre of each kernel; NaN for a point without that coordinate.
     centres: Vec<f64>,
-    /// The logarithm of each kernel's normalisation; 0 where there is no coordinate.
+    /// The logarithm of each kernel's normalisation; 0 if there is no coordinate.
     log_scales: Vec<f64>,
     /// The cumulative probabilities of each kernel at the ends of the unit interval; empty on a choice, and if there
     /// are so many kernels that their normalisation is interpolated.
@@ -67,7 +67,7 @@ struct Column {
 }
 
 impl<'a> Parzen<'a> {
-    /// The estimator of these points; NaN coordinates are flat.
+    /// The estimator of these points; the kernel of a NaN coordinate is flat.
     pub(super) fn new(space: &Space, points: &'a [&'a [f64]]) -> Parzen<'a> {
         let kernels = points.len() as f64 + 1.0;
         let narrowing = kernels.powf(-1.0 / (space.dimensions.len() as f64 + 4.0));
@@ -76,7 +76,7 @@ impl<'a> Parzen<'a> {
             let bandwidth = (FACTOR * spread(points, index) * narrowing).clamp(NARROWEST, WIDEST);
             match (distribution, distribution.cells()) {
                 (Distribution::Choice { is_ordered: false, .. }, Some(cells)) => choice(cells, kernels),
-                // Its cells have different widths.
+                // The cells of a logarithmic range have different widths.
                 (Distribution::Int { scale: Scale::Log | Scale::ReverseLog, .. }, _) => {
                     number(bandwidth, None, kernels)
                 }
@@ -103,7 +103,7 @@ impl<'a> Parzen<'a> {
         Parzen { axes, points, columns }
     }
 
-    /// Draws a point: a kernel first, and then from it.
+    /// Draws a point: first a kernel, and then a point from that kernel.
     pub(super) fn sample(&self, rng: &mut Pcg64) -> Vec<f64> {
         let kernel = rng.random_range(0..=self.points.len());
         let draw = |(axis, column): (&Axis, &Column)| match column.centres.get(kernel) {
@@ -113,7 +113,7 @@ impl<'a> Parzen<'a> {
         self.axes.iter().zip(&self.columns).map(draw).collect()
     }
 
-    /// Logarithm of the density over the active axes, at a point of theirs.
+    /// Logarithm of the density over the active axes at a point.
     pub(super) fn log_density(&self, point: &[f64], active: &[bool]) -> f64 {
         // The flat kernel comes first and has density 1.
         let mut logs = vec![0.0; self.points.len() + 1];
@@ -123,7 +123,7 @@ impl<'a> Parzen<'a> {
         let highest = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let mut sum = 0.0;
         for depth in logs.iter().map(|log| log - highest) {
-            // A term below half of the sum's last bit changes nothing.
+            // A term below half of the sum's last bit does not change the sum.
             if sum < 1.0 || depth > NEGLIGIBLE {
                 sum += depth.exp();
             }
@@ -132,7 +132,7 @@ impl<'a> Parzen<'a> {
     }
 }
 
-/// Standard deviation of the points along an axis, the flat kernel's among them.
+/// Standard deviation of the points along an axis, including the point of the flat kernel.
 fn spread(points: &[&[f64]], axis: usize) -> f64 {
     let units = points.iter().map(|point| point[axis]).filter(|unit| !unit.is_nan());
     let (count, sum) = units.clone().fold((1.0, 0.5), |(count, sum), unit| (count + 1.0, sum + unit));
@@ -158,8 +158,8 @@ fn number(bandwidth: f64, cells: Option<f64>, kernels: f64) -> Axis {
     Axis::Number { deviation, log_scale, cells, log_means }
 }
 
-/// Logarithms of the mean of exp(-x²/2) over cells, x in standard deviations, by a cell's distance from the centre's. A value
-/// of a lattice is drawn with the probability of its whole cell, which the density at the middle of the cell is not.
+/// Logarithms of the mean of exp(-x²/2) over cells, with x in standard deviations, by a cell's distance from the centre's cell. A
+/// lattice value has the probability of its whole cell, which differs from the density at the cell's middle.
 fn log_means(deviation: f64, cells: f64) -> Vec<f64> {
     let above: Vec<f64> =
         (0..cells as usize).map(|cell| normal::cumulative(-(cell as f64 + 0.5) / cells / deviation)).collect();
@@ -178,7 +178,7 @@ fn exact_log_scale((low, high): (f64, f64), deviation: f64) -> f64 {
     -(deviation * (2.0 * std::f64::consts::PI).sqrt() * (high - low)).ln()
 }
 
-/// A kernel gives its own value the weight of one observation, and every value a share of one.
+/// The axis of a choice: a kernel gives its own value the weight of one observation, and every value a share of another one.
 fn choice(cells: f64, kernels: f64) -> Axis {
     let weight = 1.0 / kernels;
     let log = |own: f64| ((own + weight) / (1.0 + cells * weight) * cells).ln();
@@ -186,7 +186,7 @@ fn choice(cells: f64, kernels: f64) -> Axis {
 }
 
 impl Axis {
-    /// Logarithm of the normalisation of a kernel at `centre`, where it is interpolated.
+    /// The interpolated logarithm of the normalisation of a kernel at `centre`.
     fn log_scale(&self, centre: f64) -> f64 {
         match self {
             Axis::Number { log_scale, .. } if !centre.is_nan() => {
@@ -239,7 +239,7 @@ impl Axis {
                 if rng.random::<f64>() < own || *cells < 2.0 {
                     return centre;
                 }
-                // One of the other values: the next one, or the one after that, …
+                // The step to one of the other values.
                 let step = rng.random_range(1..*cells as u64) as f64;
                 (centre + step / cells) % 1.0
             }

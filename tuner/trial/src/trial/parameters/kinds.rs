@@ -91,7 +91,7 @@ impl Plain for bool {
 macro_rules! strings {
     ($($kind:ty),*) => {$(
         impl ChoiceParameter<'_, $kind> {
-            /// The value in this trial.
+            /// Asks for the value in this trial.
             ///
             /// Fails if the list is empty, or if a parameter of this name had another kind before.
             #[track_caller]
@@ -150,12 +150,12 @@ strings!(&str, String);
 integers!(i8, i16, i32, i64, isize, u8, u16, u32, u64, usize);
 reals!(f32, f64);
 
-/// A bound of a lattice without the rounding error of a sum of decimals: 0.3 for 0.1 + 0.2, which is
+/// Removes the rounding error that a sum of decimals gives a bound of a lattice: 0.3 for 0.1 + 0.2, which is
 /// 0.30000000000000004. Does not change other numbers.
 pub(super) fn decimal(number: f64) -> f64 {
     let rounded = format!("{number:.14e}");
     let digits = rounded.split('e').next().unwrap_or_default().trim_end_matches('0').len();
-    // Rounds only if the last three of 15 digits are zeros, which is not so for a third or a square root.
+    // Rounds only if the last three of 15 digits are zeros. A third or a square root has other digits there.
     if digits <= "-1.23456789012".len() { rounded.parse().unwrap_or(number) } else { number }
 }
 

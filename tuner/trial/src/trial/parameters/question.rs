@@ -14,9 +14,9 @@ use std::panic::Location;
 pub(super) struct Question<'a> {
     trial: &'a Trial,
     name: String,
-    /// The position in the source.
+    /// The position of the request in the source.
     location: &'static Location<'static>,
-    /// Parents, each with a value that it must have.
+    /// The parents, each with a value that it must have.
     conditions: Vec<(String, Value)>,
 }
 
@@ -24,12 +24,12 @@ pub(super) struct Question<'a> {
 #[derive(Debug)]
 pub(in crate::trial) struct Asked {
     distribution: Distribution,
-    /// `None` if its condition is false.
+    /// The value, or `None` if the parameter's condition is false.
     value: Option<Value>,
 }
 
 impl<'a> Question<'a> {
-    /// A request at the caller's position in the source.
+    /// A request whose position in the source is that of the caller.
     #[track_caller]
     pub(super) fn here(trial: &'a Trial, name: &str) -> Question<'a> {
         Question { trial, name: name.to_owned(), location: Location::caller(), conditions: Vec::new() }
@@ -89,7 +89,7 @@ impl<'a> Question<'a> {
         Ok(default.unwrap_or_else(|| distribution.first()))
     }
 
-    /// Checks what a request cannot carry, since JSON has only finite numbers, and what a parameter that is not asked for needs.
+    /// Checks for numbers that JSON cannot carry in a request, and for the needs of a parameter whose condition is false.
     fn check(&self, distribution: &Distribution, default: Option<&Value>) -> Result<(), TrialError> {
         let refused = |reason: String| TrialError::Refused { reason };
         distribution.validate(&self.name).map_err(|error| refused(error.to_string()))?;
@@ -115,7 +115,7 @@ impl<'a> Question<'a> {
                 None => return Err(TrialError::Parent { name, parent }),
             };
             let mut wanted = self.conditions.iter().filter(|(other, _)| *other == parent).map(|(_, value)| value);
-            // A sum of decimals means the nearest lattice point.
+            // A wanted value that is a sum of decimals means the nearest lattice point.
             let is_known = |wanted: &Value| known.distribution.clamp_to_lattice(wanted) == known.value;
             if known.value.is_none() || !wanted.any(is_known) {
                 return Ok(false);

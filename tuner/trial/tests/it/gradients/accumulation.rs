@@ -1,4 +1,4 @@
-//! What a user gets from `backward`: which tensors have gradients, in which memory, and those of a whole training step.
+//! Tests of `backward`: which tensors have gradients, in which memory, and the gradients of a whole training step.
 
 use super::difference::{Draws, assert_close, values};
 use candle_core::{DType, Device, Result, Tensor, Var};
@@ -8,7 +8,7 @@ fn variable(seed: u64, dims: &[usize]) -> Var {
     Var::from_tensor(&Draws::new(seed).tensor(dims, (-1., 1.))).unwrap()
 }
 
-/// A sum hands the same gradient to both arguments, and a concatenation hands out parts of one.
+/// A sum passes the same gradient to both arguments, and a concatenation passes out parts of one gradient.
 #[test]
 fn a_gradient_that_is_changed_in_place_changes_no_other() {
     let (a, b, c) = (variable(1, &[2, 3]), variable(2, &[2, 3]), variable(3, &[2, 3]));

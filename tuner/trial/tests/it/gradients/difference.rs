@@ -2,12 +2,12 @@
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 
-/// How far a gradient in f64 may be from central differences, as a part of the largest element.
+/// The tolerance between a gradient in f64 and central differences, as a part of the largest element.
 const F64_TOLERANCE: f64 = 1e-6;
-/// How far a gradient in f32 may be from that in f64, as a part of the largest element.
+/// The tolerance between a gradient in f32 and the same gradient in f64, as a part of the largest element.
 const F32_TOLERANCE: f64 = 1e-5;
 
-/// Numbers that look random and are the same in every run.
+/// A generator of numbers that look random and are the same in every run.
 pub(super) struct Draws(u64);
 
 impl Draws {

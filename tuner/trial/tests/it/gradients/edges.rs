@@ -1,4 +1,4 @@
-//! Gradients at ties, kinks and zeros, where several would be possible, and operations that have none.
+//! Tests of gradients at ties, kinks and zeros, where several values are possible, and of operations without a gradient.
 
 use super::difference::{backward, values};
 use candle_core::{CpuStorage, CustomOp1, DType, Device, Layout, Result, Shape, Tensor, Var};
@@ -10,7 +10,7 @@ type Function = fn(&[Tensor]) -> Result<Tensor>;
 fn gradient(x: &[f32], function: impl Fn(&Tensor) -> Result<Tensor>) -> Vec<f64> {
     let x = Tensor::new(x, &Device::Cpu).unwrap();
     let sum = |inputs: &[Tensor]| {
-        // The helper weighs the elements of a result, so it gets the sum as the only one.
+        // The helper weighs the elements of a result, so its result is the sum, a single element.
         function(&inputs[0])?.sum_all()
     };
     let unit = backward(&[Tensor::new(1f32, &Device::Cpu).unwrap()], |inputs| Ok(inputs[0].clone())).unwrap();

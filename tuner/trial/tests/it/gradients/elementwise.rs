@@ -1,4 +1,4 @@
-//! Operations on each element: unary, binary, comparisons that choose, and candle-nn's activations.
+//! Tests of operations on each element: unary, binary, comparisons that choose, and candle-nn's activations.
 
 use super::views::check_views;
 use candle_core::{Result, Tensor};

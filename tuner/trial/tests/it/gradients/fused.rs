@@ -1,4 +1,4 @@
-//! candle-nn's fused operations, which have no gradient of their own, and its layers and losses.
+//! Tests of candle-nn's fused operations, which have no gradient of their own, and of its layers and losses.
 
 use super::difference::{Draws, assert_close, backward, check, check_f32};
 use candle_core::{DType, Device, Result, Tensor};
@@ -59,7 +59,7 @@ fn rotary_embeddings() {
         ("rope_thd", rotary_emb::rope_thd, [2, 3, 2, 4]),
     ];
     for (name, function, dims) in cases {
-        // Tables for as many times as there are, for more, and of one sequence each.
+        // Tables with as many rows as positions, with more rows, and with one table for each sequence.
         let tables: [&[usize]; 3] = [&[3, 2], &[5, 2], &[2, 3, 2]];
         for table in tables {
             let mut draws = Draws::new(2);

@@ -1,4 +1,4 @@
-//! Operations that move, repeat or choose elements, also with indexes that repeat.
+//! Tests of operations that move, repeat or choose elements, also with repeated indexes.
 
 use super::difference::{Draws, check};
 use super::views::check_views;

@@ -1,4 +1,4 @@
-//! Matrix products and reductions.
+//! Tests of matrix products and reductions.
 
 use super::views::check_views;
 use candle_core::{D, Result, Tensor};
@@ -49,7 +49,7 @@ fn reductions() {
         ("norm", Tensor::norm),
     ];
     for (name, function) in cases {
-        // A broadcast view has ties, at which minimum and maximum have no derivative; it repeats the first dimension only.
+        // A broadcast view has ties, at which minimum and maximum have no derivative. It repeats only the first dimension.
         check_views(name, &[&[1, 3, 4]], (-1., 1.), |arguments| function(&arguments[0]));
     }
     for (name, function) in &cases[..7] {

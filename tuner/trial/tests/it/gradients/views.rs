@@ -1,9 +1,9 @@
-//! The same function with its arguments in other layouts: transposed, narrowed and broadcast views.
+//! Checks of a function with its arguments in other layouts: transposed, narrowed and broadcast views.
 
 use super::difference::{Draws, check};
 use candle_core::{Result, Tensor};
 
-/// How an argument lies in the memory of its variable.
+/// The layout of an argument in the memory of its variable.
 #[derive(Clone, Copy, Debug)]
 enum View {
     Whole,

@@ -1,4 +1,4 @@
-//! Convolutions, pooling and upsampling: strides with a remainder, dilation, padding, groups.
+//! Tests of convolutions, pooling and upsampling: strides with a remainder, dilation, padding, groups.
 
 use super::difference::{Draws, check};
 use super::views::check_views;
@@ -8,7 +8,7 @@ const RANGE: (f64, f64) = (-1., 1.);
 
 #[test]
 fn convolutions_of_one_dimension() {
-    // Length, kernel, padding, stride, dilation, groups.
+    // The columns: length, kernel, padding, stride, dilation, groups.
     let cases = [
         [7, 3, 0, 1, 1, 1],
         [8, 3, 1, 2, 1, 1],
@@ -28,7 +28,7 @@ fn convolutions_of_one_dimension() {
 
 #[test]
 fn convolutions_of_two_dimensions() {
-    // Height, width, kernel's height, kernel's width, padding, stride, dilation, groups.
+    // The columns: height, width, kernel's height, kernel's width, padding, stride, dilation, groups.
     let cases = [
         [5, 6, 3, 3, 0, 1, 1, 1],
         [6, 5, 3, 2, 1, 2, 1, 1],
@@ -48,7 +48,7 @@ fn convolutions_of_two_dimensions() {
 
 #[test]
 fn transposed_convolutions() {
-    // Size, kernel, padding, output padding, stride, dilation.
+    // The columns: size, kernel, padding, output padding, stride, dilation.
     let cases = [
         [4, 3, 0, 0, 1, 1],
         [4, 3, 1, 1, 2, 1],
@@ -71,7 +71,7 @@ fn transposed_convolutions() {
 
 #[test]
 fn pooling() {
-    // Height, width, kernel's height, kernel's width, stride's height, stride's width.
+    // The columns: height, width, kernel's height, kernel's width, stride's height, stride's width.
     let cases = [
         [4, 6, 2, 2, 2, 2],
         [5, 7, 2, 2, 2, 2],

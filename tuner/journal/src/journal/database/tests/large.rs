@@ -1,4 +1,4 @@
-//! The contract of a storage where numbers are large: steps, other whole numbers, and the count of trials.
+//! The contract tests of a storage with large numbers: steps, other integers, and the number of trials.
 
 use super::super::super::tests::search_of;
 use super::super::super::*;
@@ -7,15 +7,15 @@ use ferrotune_space::record::Ending;
 use ferrotune_space::{Distribution, Parameter, Scale, Value};
 use std::collections::BTreeMap;
 
-/// Around the ends of 31, 32, 53, 63 and 64 bits.
+/// Steps around the limits of 31, 32, 53, 63 and 64 bits.
 const STEPS: [u64; 9] =
     [0, (1 << 31) - 1, 1 << 31, (1 << 32) + 1, (1 << 53) + 1, (1 << 63) - 1, 1 << 63, u64::MAX - 1, u64::MAX];
 
-/// More than SQLite takes as values of one statement, and than a signed number of 16 bits counts.
+/// A number of trials that exceeds SQLite's limit on values in one statement, and the range of a signed 16-bit integer.
 const TRIALS: u64 = 32_769;
 
 impl Place {
-    /// Runs a statement as another program does.
+    /// Runs a statement as another program would.
     fn run(&self, sql: &str) -> TestResult {
         match &self.server {
             Some(server) => drop(server.sql("studies", sql)),
@@ -29,7 +29,7 @@ fn metrics(values: &[(&str, f64)]) -> BTreeMap<String, Option<f64>> {
     values.iter().map(|(name, value)| ((*name).to_owned(), Some(*value))).collect()
 }
 
-/// Finite values, others, and both in turn, with another metric and without.
+/// Reports finite values, other values, and both in turn, with another metric and without.
 fn report_all(journal: &mut Journal) -> Result<(), JournalError> {
     for (step, value) in STEPS.into_iter().zip(1..) {
         let value = f64::from(value) / 3.0;

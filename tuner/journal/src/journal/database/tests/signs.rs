@@ -1,4 +1,4 @@
-//! The contract of signs of life: whose trials others take over, and whose they do not.
+//! The contract tests of heartbeats: which trials other searches take over, and which they do not.
 
 use super::super::super::*;
 use super::{Place, TestResult, finish, postgres, read_until};
@@ -33,7 +33,7 @@ fn trials_of_a_dead_search_are_taken_over_once_and_its_own_facts_do_not_count_th
         assert_eq!((one.take_over(found)?, other.take_over(found)?), (true, false), "{}", place.url);
         assert_eq!(one.trials()[0].runner, Runner::Search);
         assert_eq!(one.trials()[0].checkpoint.as_deref(), Some("checkpoint-000001.safetensors"));
-        // Its first supervisor was only cut off.
+        // The trial's first supervisor was not dead, but only cut off.
         dead.report(0, 5, &[("loss".to_owned(), Some(0.5))].into())?;
         assert!(dead.trials()[0].runs_elsewhere());
         finish(&mut dead, 0, 3.0)?;
@@ -62,7 +62,7 @@ fn a_transaction_that_was_cut_off_keeps_nobody_from_giving_signs_of_life() -> Te
     let number = one.begin_trial()?;
     one.beat()?;
     let mut client = ::postgres::Client::connect(&url, ::postgres::NoTls)?;
-    // Whoever waits for it waits no longer than this.
+    // A transaction that waits for this one waits at most 20 s.
     client.batch_execute("SET idle_in_transaction_session_timeout = '20s'")?;
     let mut cut_off = client.transaction()?;
     cut_off.query("SELECT 1 FROM trials FOR UPDATE", &[])?;
