@@ -281,7 +281,7 @@ fn install(Install { target, cuda }: Install) -> Result<()> {
     let toolchain = toolchain::Toolchain::find()?;
     let accelerator = accelerator(cuda);
     let prelude = with_progress(|show| prelude::Prelude::ensure(&toolchain, accelerator, show))?;
-    // It may be an old one, and is used from now on.
+    // The prelude may be an old one, so the hold records that it is used from now on.
     let _held = places::holds::hold(prelude.folder())?;
     let folder = kernelspec::install(&target.place(), &std::env::current_exe()?, accelerator)?;
     remove_old_preludes();
@@ -296,7 +296,7 @@ fn remove_old_preludes() {
     }
 }
 
-/// Does a thing that shows its progress: one changing line in a terminal, and a line for each change in a file.
+/// Runs a task and shows its progress: as one changing line in a terminal, and as a line for each change in a file.
 fn with_progress<T>(act: impl FnOnce(&mut dyn FnMut(&str)) -> Result<T>) -> Result<T> {
     let is_terminal = std::io::stderr().is_terminal();
     let mut has_shown = false;
@@ -384,7 +384,7 @@ fn serve(connection_file: &Path, runtime: Runtime) -> Result<()> {
         });
         server::EngineHandle { work, ask, interrupt: Box::new(move |at| interrupts.interrupt(at)), end }
     }));
-    // Does not wait for a cell that does not stop.
+    // The shutdown does not wait for a cell that does not stop.
     tokio.shutdown_background();
     result
 }

@@ -1,4 +1,4 @@
-//! The Rust toolchain that compiles cells: the rustc and cargo themselves rather than rustup's proxies, which cost 20 ms a call.
+//! The Rust toolchain that compiles cells: rustc and cargo themselves rather than rustup's proxies, which cost 20 ms a call.
 
 mod choice;
 pub(crate) mod own;
@@ -23,7 +23,7 @@ pub(crate) const LINKER_CURE: &str = "install gcc (Debian and Ubuntu: apt-get in
 /// A toolchain, which each kernel looks up once.
 #[derive(Clone, Debug)]
 pub(crate) struct Toolchain {
-    /// Why it is this one.
+    /// The rule by which this toolchain was chosen.
     pub(crate) rule: Rule,
     pub(crate) rustc: PathBuf,
     pub(crate) cargo: PathBuf,
@@ -39,7 +39,7 @@ pub(crate) struct Toolchain {
 impl Toolchain {
     /// The toolchain to use.
     ///
-    /// Fails where `ferrotune setup` has to install one first.
+    /// Fails if `ferrotune setup` has to install a toolchain first.
     pub(crate) fn find() -> Result<Self> {
         Self::look()?.with_context(|| {
             let version = own::VERSION;
@@ -48,9 +48,9 @@ impl Toolchain {
     }
 
     /// The toolchain to use: the one that `FERROTUNE_TOOLCHAIN` names, or the one that `ferrotune setup` has installed, or the
-    /// user's own if it is the one of the shipped prelude, or no prelude is shipped. None where none of them is there.
+    /// user's own if the shipped prelude is for this toolchain or no prelude is shipped. None if there is no such toolchain.
     ///
-    /// Fails if the named one cannot be used.
+    /// Fails if the named toolchain cannot be used.
     pub(crate) fn look() -> Result<Option<Self>> {
         let own = own::folder(own::VERSION);
         let shipped = shipped::find()?;
@@ -78,7 +78,8 @@ impl Toolchain {
         }
     }
 
-    /// The user's own: the rustc on the search path, or in `~/.cargo/bin`, which many notebook servers do not have on theirs.
+    /// The user's own toolchain: that of the rustc on the search path, or in `~/.cargo/bin`, which many notebook servers do not have on
+    /// their search path.
     fn users() -> Option<Self> {
         let rustcs = environment::search("rustc").into_iter().chain(cargo_home().map(|home| home.join("bin/rustc")));
         rustcs.filter(|rustc| rustc.is_file()).find_map(|rustc| match Self::ask(&rustc, Rule::Users) {
@@ -124,7 +125,7 @@ impl Toolchain {
         Ok(Self { rule, rustc, cargo, host: host.to_owned(), sysroot, library_folder, standard_library })
     }
 
-    /// The version of its rustc, as in `1.95.0`.
+    /// The version of the toolchain's rustc, as in `1.95.0`.
     pub(crate) fn version(&self) -> Option<String> {
         version_of(&self.rustc)
     }
@@ -154,7 +155,7 @@ impl Toolchain {
         Ok(folder)
     }
 
-    /// The name by which rustup knows it.
+    /// The toolchain's name in rustup.
     fn name(&self) -> &OsStr {
         self.sysroot.file_name().unwrap_or_default()
     }
