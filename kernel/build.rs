@@ -1,16 +1,16 @@
-//! Packs the sources of the prelude into the program, so that an installed kernel can build it for any toolchain.
+//! Packs the sources of the prelude into the program, so that an installed kernel can build the prelude for any toolchain.
 //!
-//! They are read through the links in `packed`. Cargo follows links when it packs a crate, so that the published crate has the
-//! files themselves. The manifests have other names there because cargo leaves out folders with a `Cargo.toml`.
+//! The sources are read through the links in `packed`. Cargo follows links when it packs a crate, so the published crate has the
+//! files themselves. The manifests have other names there, because cargo leaves out folders with a `Cargo.toml`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// The folder of links.
+/// The folder of links to the sources.
 const PACKED: &str = "packed";
 
-/// The crates that the prelude is made of. In [`PACKED`] a dash stands for the slash.
+/// The crates that the prelude is made of. Their links in [`PACKED`] have a dash in place of the slash.
 const CRATES: [&str; 13] = [
     "data",
     "data/reader",
@@ -27,11 +27,11 @@ const CRATES: [&str; 13] = [
     "xla",
 ];
 
-/// What travels with them, by its place in the prelude's workspace.
+/// The other files of the prelude's workspace: each path there, and the name of its link.
 const WORKSPACE: [(&str, &str); 2] = [("Cargo.toml", "workspace.toml"), ("Cargo.lock", "workspace.lock")];
 
 fn main() -> io::Result<()> {
-    // The C library for which `cargo xtask wheel` links the program: another one makes another program.
+    // The version of the C library for which `cargo xtask wheel` links the program: another version makes another program.
     println!("cargo:rerun-if-env-changed=FERROTUNE_GLIBC");
     let packed = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join(PACKED);
     let mut files: Vec<(PathBuf, PathBuf)> = WORKSPACE.map(|(place, name)| (place.into(), packed.join(name))).into();
@@ -52,7 +52,7 @@ fn main() -> io::Result<()> {
     fs::write(PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("prelude_sources.rs"), table)
 }
 
-/// Adds the sources in a folder, by their place below `place`.
+/// Adds the sources in a folder, with their paths below `place` in the prelude's workspace.
 fn collect(place: &Path, folder: &Path, files: &mut Vec<(PathBuf, PathBuf)>) -> io::Result<()> {
     let folder = followed(folder)?;
     println!("cargo:rerun-if-changed={}", folder.display());

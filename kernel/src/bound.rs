@@ -1,4 +1,4 @@
-//! A program that ends with the process that has started it, also if that is killed.
+//! Bound programs: programs that end with the process that has started them, also if that process is killed.
 
 use crate::runtime::OWN_PROGRAM;
 use anyhow::{Result, bail};
@@ -7,14 +7,15 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// A call of a program through this one, which makes it end with this process. Arguments of the program follow.
+/// A command that runs a program through this one, so that the program ends with this process. The caller adds the program's
+/// arguments.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(OWN_PROGRAM);
     command.arg("bound").arg(std::process::id().to_string()).arg(program);
     command
 }
 
-/// Becomes a program that ends with the process that has started it, whose id is given.
+/// Replaces this process by a program that ends with the process `parent`, which has started this one.
 pub(crate) fn run(parent: i32, program: &OsStr, arguments: &[OsString]) -> Result<std::convert::Infallible> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     // A parent that has ended before the call sends no signal.

@@ -1,8 +1,8 @@
-//! The cell supervisor: starts the process in which cells run, and stands between it, evcxr and the kernel.
+//! The cell supervisor: starts the process in which cells run, and passes messages between this process, evcxr and the kernel.
 //!
-//! evcxr speaks to it, through a relay, as to its own runtime. Everything that a cell prints or shows goes through here,
-//! as frames, to the kernel, in the order in which it was made. There is one thread and one `poll`, so whatever a cell
-//! does, the supervisor goes on. What follows from an event is decided in `phase.rs`; this file carries it out.
+//! evcxr is connected through a relay, and takes the supervisor for its own runtime. The supervisor passes everything that a
+//! cell prints or shows to the kernel, as frames, in the order in which the cell made it. There is one thread and one `poll`,
+//! so no cell can stop the supervisor. `phase.rs` decides what follows from an event; this file carries the decision out.
 
 mod arrivals;
 mod cells;
@@ -57,10 +57,10 @@ const SUPERVISOR_VARIABLE: &str = "FERROTUNE_SUPERVISOR";
 /// Environment variable with the path of the socket at which snapshots connect.
 const SNAPSHOTS_VARIABLE: &str = "FERROTUNE_SNAPSHOTS";
 
-/// Name of the socket for evcxr, beside the kernel's.
+/// Name of the socket for evcxr, in the folder of the kernel's socket.
 const RELAY_SOCKET: &str = "evcxr";
 
-/// The memory of the snapshots is measured so long after a cell that quick cells do not wait for it.
+/// How long after a cell the memory of the snapshots is measured: quick cells must not wait for the measurement.
 const MEASURE_AFTER: Duration = Duration::from_millis(500);
 
 /// Supervises the processes of the cells until the kernel has ended.
@@ -69,13 +69,13 @@ pub(crate) fn run(libraries: [PathBuf; 2]) -> Result<ExitCode> {
     let kernel = Kernel::connect(Path::new(&kernel_path))?;
     // A snapshot whose parent has died becomes a child of this process.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    // Beside the kernel's own socket, in the folder that the kernel deletes.
+    // The sockets are in the folder of the kernel's own socket, which the kernel deletes.
     let place = |name: &str| Path::new(&kernel_path).with_file_name(name);
     let own = std::process::id();
     let places =
         Places { libraries, link: place(&format!("cell-{own}")), snapshots: place(&format!("snapshots-{own}")) };
     let relay = place(RELAY_SOCKET);
-    // The socket of an earlier supervisor, if that one was killed.
+    // If an earlier supervisor was killed, its socket is still there.
     if relay.exists() {
         std::fs::remove_file(&relay)?;
     }
@@ -88,9 +88,9 @@ fn listen(path: &Path) -> Result<UnixListener> {
     Ok(listener)
 }
 
-/// What a process of cells is started with.
+/// The paths that a cell process is started with.
 struct Places {
-    /// What it loads, in this order: Rust's standard library and the prelude.
+    /// The libraries that the process loads, in this order: Rust's standard library and the prelude.
     libraries: [PathBuf; 2],
     link: PathBuf,
     snapshots: PathBuf,
@@ -110,11 +110,11 @@ struct Supervisor {
     snapshot_listener: UnixListener,
     watch: Watch,
     measure_at: Option<Instant>,
-    /// As in [`CellOrder::Run`].
+    /// The time between two samples of the profiler, as in [`CellOrder::Run`]; none if cells are not sampled.
     sample_ms: Option<u64>,
 }
 
-/// What `poll` found ready.
+/// A source that `poll` has found ready.
 #[derive(Clone, Copy)]
 enum Ready {
     Relay,
@@ -163,7 +163,7 @@ impl Supervisor {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Something that was ready may be stale, because of what was ready before it.
+    /// Serves one source. A source may not be ready any more, because of a source that was served before it.
     fn serve_one(&mut self, ready: Ready) -> Result<()> {
         match ready {
             Ready::Relay | Ready::RelayListener | Ready::Kernel if self.protocol.is_busy() => Ok(()),
@@ -186,7 +186,7 @@ impl Supervisor {
         }
     }
 
-    /// Advances the protocol, and does what follows.
+    /// Advances the protocol by an event, and carries out its effects.
     fn raise(&mut self, event: Event) -> Result<()> {
         let mut next = Some(event);
         while let Some(event) = next.take() {
@@ -200,7 +200,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Carries out an effect; what it leads to at once is the next event.
+    /// Carries out an effect, and returns the event to which it leads at once, if any.
     fn perform(&mut self, effect: Effect) -> Result<Option<Event>> {
         match effect {
             Effect::Order(order) => {
@@ -237,7 +237,7 @@ impl Supervisor {
         self.measure_at = Some(Instant::now() + MEASURE_AFTER);
     }
 
-    /// Gives the latest snapshot a name, and has the process make another one; `false` where there is none.
+    /// Gives the latest snapshot a name, and orders the process to make another one; `false` if there is no latest snapshot.
     fn name_latest(&mut self, name: &str) -> bool {
         let is_named = self.snapshots.name(name);
         if is_named {
@@ -246,7 +246,8 @@ impl Supervisor {
         is_named
     }
 
-    /// Does what is due.
+    /// Does the work whose time has come: the protocol's deadline, the memory check of a running cell, and the measurement of the
+    /// snapshots.
     fn keep_time(&mut self) -> Result<()> {
         let now = Instant::now();
         if self.protocol.deadline().is_some_and(|at| at <= now) {
@@ -304,7 +305,7 @@ impl Supervisor {
         Ok(sources.iter().zip(found).filter(|(_, found)| *found).map(|((ready, _), _)| *ready).collect())
     }
 
-    /// Lines from evcxr: the next cell to run.
+    /// Reads evcxr's lines, each of which orders a cell to run.
     fn take_lines(&mut self) -> Result<()> {
         for line in self.evcxr.read()? {
             match evcxr::order(&line, self.sample_ms) {
@@ -318,7 +319,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Reports from the process: on its snapshots, and that a cell has ended.
+    /// Reads the reports of the cell process, for example that it has made a snapshot or that a cell has ended.
     fn take_reports(&mut self) -> Result<()> {
         self.streams.read_reports()?;
         loop {
@@ -326,7 +327,7 @@ impl Supervisor {
                 Ok(Some(report)) => report,
                 Ok(None) => return Ok(()),
                 Err(error) => {
-                    // A cell has written to a descriptor that is not its own. The latest snapshot takes the place.
+                    // A cell has written to a descriptor that is not its own. The latest snapshot takes the place of the process.
                     tracing::warn!("the process of the cells sent a report that cannot be read: {error}");
                     return self.cells.kill();
                 }

@@ -1,8 +1,8 @@
-//! An error and its causes in one line, each only once: many errors contain the text of their cause.
+//! Writes an error and its causes in one line, each text only once: many errors contain the text of their cause.
 
 use anyhow::Error;
 
-/// The error's text, followed by those of its causes that it does not contain.
+/// The text of an error, followed by the texts of its causes that it does not contain.
 pub(crate) fn in_one_line(error: &Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |line, text| match line {
         line if line.is_empty() => text,

@@ -1,4 +1,4 @@
-//! Compiles cells: stands in for `cargo` and `rustup` when evcxr calls them, and runs rustc once.
+//! Compiles cells: acts as `cargo` and `rustup` when evcxr calls them, and runs rustc once for each cell.
 //!
 //! evcxr finds `cargo` on its search path. In the kernel's process that path begins with a folder in which `cargo`
 //! and `rustup` are links to this program: a `cargo build` of a cell becomes one call of rustc against the prelude, and
@@ -39,12 +39,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use stoppable::{Kernel, with_kernel};
 
-/// What is usual in a notebook, where later cells use what this one defines, and names come from formulas. evcxr's own source allows
-/// unused imports, items and `mut`.
+/// The lints that cells allow, because the code is usual in a notebook: later cells use what a cell defines, and names come from
+/// formulas. evcxr's own source allows unused imports, items and `mut`.
 const USUAL_LINTS: [&str; 5] =
     ["nonstandard_style", "unused_assignments", "unused_labels", "unused_macros", "unused_variables"];
 
-/// The folder of the runtime with the sources that were compiled.
+/// The folder, in that of the running kernel, with the sources that were compiled.
 const SOURCES: &str = "ferrotune-cells";
 
 /// Acts as `cargo` or `rustup` if this program was called by that name.
@@ -60,7 +60,8 @@ pub(crate) fn stand_in(name: &OsStr, arguments: &[OsString]) -> Option<ExitCode>
     }))
 }
 
-/// `rustup which cargo|rustc`: the stand-in and the real compiler. Anything else is the real rustup's.
+/// Answers `rustup which cargo` with the stand-in and `rustup which rustc` with the real compiler. For any other command it runs the
+/// real rustup.
 fn rustup(arguments: &[OsString]) -> Result<ExitCode> {
     let words: Vec<_> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
     let path = match words.as_slice() {
@@ -155,7 +156,7 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
         }
     }
     if let Some(kept) = kept {
-        // What cannot be kept costs the next start this call of rustc.
+        // If the result cannot be kept, the next start only has to call rustc again.
         let _ = kept.keep(&made, &library);
     }
     hand_over(made, &name, &source, &library)
@@ -174,14 +175,14 @@ fn hand_over(made: Made, name: &str, source: &str, library: &Path) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// Keeps a generated source under its name in places of panics. A thread may panic in it when later cells run.
+/// Keeps a generated source under the name that locations of panics have. A thread may panic in this source when later cells run.
 fn keep_source(name: &str, source: &str) -> Result<()> {
     let folder = PathBuf::from(required(RUNTIME_VARIABLE)?).join(name);
     std::fs::create_dir_all(&folder)?;
     Ok(std::fs::write(folder.join("lib.rs"), source)?)
 }
 
-/// The generated source in which a location is, `file:line:column`, and its line; none for other files.
+/// The generated source and the line of a location `file:line:column`; none for other files.
 pub(crate) fn generated_source(location: &str) -> Option<(String, usize)> {
     let (folder, place) = location.rsplit_once("/lib.rs:")?;
     let (_, hash) = folder.rsplit_once(&format!("{SOURCES}/"))?;
@@ -191,7 +192,8 @@ pub(crate) fn generated_source(location: &str) -> Option<(String, usize)> {
     Some((source, line))
 }
 
-/// The one call of rustc that makes a cell: lines for backtraces but no other debug information, no debug assertions, everything linked dynamically.
+/// The call of rustc that compiles a cell: with line tables for backtraces but no other debug information, without debug
+/// assertions, and with everything linked dynamically.
 fn rustc(manifest: &Manifest, dependencies: &Dependencies, prelude: &Prelude, emit: Emit) -> Result<Command> {
     let mut command = environment::rustc()?;
     command

@@ -1,6 +1,6 @@
-//! `is_complete_request`: whether Return in a console should run the cell or open another line. Brackets and literals
-//! come from the same tokens by which a cell is split, the rest is a real parse of Rust. Whether the cell compiles is not
-//! known here.
+//! `is_complete_request`: decides whether Return in a console runs the cell or opens another line. Brackets and literals
+//! come from the same tokens by which a cell is split; everything else is a real parse of Rust. Whether the cell compiles is
+//! not checked.
 
 use ferrotune_magics::{Action, Ending, Part, PartKind, Step, cell_magic, parse, split};
 
@@ -9,11 +9,11 @@ use crate::statements::{self, MAX_PARSED_BYTES, MAX_PARSED_DEPTH};
 
 const INDENT: &str = "    ";
 
-/// A cell that fails to parse but parses with one of these behind it has only been begun.
+/// The texts that complete a cell: a cell that parses only with one of them behind it is incomplete.
 const CONTINUATIONS: [&str; 12] =
     [";", "0", "0;", "{}", "{};", "x", "x;", "x {}", "x {};", "x() {}", "x in x {}", "struct X;"];
 
-/// Whether a cell can be run as it stands.
+/// Whether a cell can be run in its present form.
 pub(crate) fn check(code: &str) -> Completeness {
     if let Some((_, body)) = cell_magic(code) {
         return check_cell_magic(code, body);
@@ -38,7 +38,7 @@ pub(crate) fn check(code: &str) -> Completeness {
     }
 }
 
-/// As in IPython: a cell magic takes lines until an empty one.
+/// Checks a cell magic, which takes lines until an empty line, as in IPython.
 fn check_cell_magic(cell: &str, body: &str) -> Completeness {
     if matches!(parse(cell).as_deref(), Ok([Step::Action(Action::Help { .. })])) {
         return Completeness::Complete;

@@ -23,14 +23,14 @@ pub(crate) fn highlighted(line: &Value) -> Option<String> {
     Some(line["text"].as_str()?.chars().take(end).skip(start).collect())
 }
 
-/// The texts that a suggestion would put in, in backticks.
+/// The texts that a suggestion would insert, in backticks.
 pub(crate) fn replacements(child: &Value) -> Vec<String> {
     let spans = child["spans"].as_array().into_iter().flatten();
     let texts = spans.filter_map(|span| span["suggested_replacement"].as_str()).map(str::trim);
     texts.filter(|text| !text.is_empty()).map(|text| format!("`{text}`")).collect()
 }
 
-/// The message of a suggestion with what it suggests.
+/// The message of a suggestion, followed by the suggested texts.
 pub(crate) fn with_suggested(message: &str, suggested: &[String]) -> String {
     if suggested.is_empty() { message.to_owned() } else { format!("{message}: {}", suggested.join(", ")) }
 }

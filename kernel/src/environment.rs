@@ -1,49 +1,49 @@
-//! The environment variables that a kernel reads, and those that it sets for its stand-ins for cargo, which evcxr starts. They
-//! are set once, before the kernel begins, since changing the environment of a process with threads is not safe.
+//! The environment variables that a kernel reads, and those that it sets for its stand-ins for cargo, which evcxr starts. The
+//! variables are set once, before the kernel begins, since to change the environment of a process with threads is not safe.
 
 use anyhow::{Context, Result, anyhow};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Folder of the running kernel.
+/// Variable with the folder of the running kernel.
 pub(crate) const RUNTIME_VARIABLE: &str = "FERROTUNE_RUNTIME";
-/// The process id of the kernel whose folder [`RUNTIME_VARIABLE`] names: a kernel that a cell starts inherits the variables.
+/// Variable with the process id of the kernel whose folder [`RUNTIME_VARIABLE`] names: a kernel that a cell starts inherits both.
 pub(crate) const OWNER_VARIABLE: &str = "FERROTUNE_KERNEL";
-/// Folder of the prelude to compile against.
+/// Variable with the folder of the prelude that cells are compiled against.
 pub(crate) const PRELUDE_VARIABLE: &str = "FERROTUNE_PRELUDE";
-/// The real cargo.
+/// Variable with the path of the real cargo.
 pub(crate) const CARGO_VARIABLE: &str = "FERROTUNE_CARGO";
-/// The real rustc.
+/// Variable with the path of the real rustc.
 pub(crate) const RUSTC_VARIABLE: &str = "FERROTUNE_RUSTC";
-/// Folder of the shared standard library.
+/// Variable with the folder of the shared standard library.
 pub(crate) const STANDARD_LIBRARY_VARIABLE: &str = "FERROTUNE_STANDARD_LIBRARY";
-/// The search path without the folder of the stand-ins.
+/// Variable with the search path without the folder of the stand-ins.
 pub(crate) const PATH_VARIABLE: &str = "FERROTUNE_PATH";
 
 /// evcxr's variable with the file into which the stand-in writes the path of the compiled cell.
 pub(crate) const RESULT_VARIABLE: &str = "EVCXR_EXECUTION_SO_PATH";
-/// evcxr sets this variable whenever it calls cargo.
+/// The variable that evcxr sets whenever it calls cargo.
 pub(crate) const EVCXR_VARIABLE: &str = "EVCXR_CORE_EXTERN";
 
-/// How much text of one cell is shown: a size, or `none`. The user sets it.
+/// The user's variable for how much text of one cell is shown: a size, or `none`.
 pub(crate) const OUTPUT_LIMIT_VARIABLE: &str = "FERROTUNE_OUTPUT_LIMIT";
 
-/// What holds without [`OUTPUT_LIMIT_VARIABLE`].
+/// The limit of a cell's text without [`OUTPUT_LIMIT_VARIABLE`].
 const OUTPUT_LIMIT_BYTES: u64 = 100 << 20;
 
-/// How much of what readers fetch from stores and web servers is kept on disk: a size, or `none`. The user sets it.
+/// The user's variable for the cache of what readers fetch from stores and web servers: a size, or `none`.
 const OBJECT_CACHE_VARIABLE: &str = "FERROTUNE_OBJECT_CACHE";
 
-/// What holds without [`OBJECT_CACHE_VARIABLE`].
+/// The size of the cache without [`OBJECT_CACHE_VARIABLE`].
 const OBJECT_CACHE_BYTES: u64 = 10 << 30;
 
-/// How many bytes of text of one cell are shown; none where all are.
+/// How many bytes of text of one cell are shown; none if there is no limit.
 pub(crate) fn output_limit_bytes() -> Result<Option<u64>> {
     size(OUTPUT_LIMIT_VARIABLE, OUTPUT_LIMIT_BYTES)
 }
 
-/// How many bytes of objects are kept on disk; none where no object is.
+/// How many bytes of objects are kept on disk; none if no object is kept.
 pub(crate) fn object_cache_bytes() -> Result<Option<u64>> {
     size(OBJECT_CACHE_VARIABLE, OBJECT_CACHE_BYTES)
 }
@@ -60,7 +60,7 @@ fn size(variable: &str, usual: u64) -> Result<Option<u64>> {
     }
 }
 
-/// With these variables of the user, cargo and rustup's proxies would call another toolchain.
+/// The user's variables with which cargo and rustup's proxies would call another toolchain.
 const OF_RUSTUP: [&str; 2] = ["RUSTUP_TOOLCHAIN", "RUSTUP_HOME"];
 
 /// Makes a program of a toolchain ignore the toolchain that the user has chosen for other programs.
@@ -83,7 +83,8 @@ pub(crate) fn cargo() -> Result<Command> {
 }
 
 /// The path in a variable that a running kernel has set. A kernel that installs its toolchain after its start has set a path
-/// through a link in its own folder; this is where the link leads, so that all kernels compile with the same paths.
+/// through a link in its own folder. For such a path the target of the link is returned, so that all kernels compile with the
+/// same paths.
 pub(crate) fn path(name: &str) -> Result<PathBuf> {
     let path = PathBuf::from(required(name)?);
     match std::env::var_os(RUNTIME_VARIABLE) {
@@ -94,7 +95,7 @@ pub(crate) fn path(name: &str) -> Result<PathBuf> {
     }
 }
 
-/// A variable that a running kernel has set.
+/// The value of a variable that a running kernel has set.
 pub(crate) fn required(name: &str) -> Result<OsString> {
     std::env::var_os(name).with_context(|| format!("{name} is not set"))
 }

@@ -1,4 +1,4 @@
-//! The messages between the server and the engine. No sockets and no compiler here.
+//! The messages between the server and the engine. This module has no sockets and no compiler.
 
 use crate::failure::Failure;
 use ferrotune_display::Bundle;
@@ -14,51 +14,51 @@ use tokio::sync::{mpsc, oneshot};
 /// A cell to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
-    /// Its source, magics included.
+    /// The source of the cell, magics included.
     pub(crate) code: String,
     /// Whether the front end answers requests for input.
     pub(crate) allow_stdin: bool,
-    /// Whether `%undo` counts it: it is not one of a request's `user_expressions`.
+    /// Whether `%undo` counts the cell: false for a request's `user_expressions`.
     pub(crate) can_be_undone: bool,
-    /// The number that Jupyter shows beside it; none if it shows none.
+    /// The execution count that Jupyter shows beside the cell; none if it shows none.
     pub(crate) count: Option<u32>,
-    /// When the request came: a later interrupt stops this cell, an earlier one does not.
+    /// When the request arrived: a later interrupt stops this cell, an earlier interrupt does not.
     pub(crate) sent_at: Instant,
-    /// The subshell that it was sent to; none for the main shell. An interrupt stops what waits in one shell.
+    /// The subshell that the cell was sent to; none for the main shell. An interrupt stops the waiting cells of one shell.
     pub(crate) subshell: Option<String>,
 }
 
-/// What a cell puts out while it runs, in order. `Done` comes once; output of background threads may follow it.
+/// An output of a cell. `Done` comes once; output of background threads may follow it.
 #[derive(Debug)]
 pub(crate) enum Output {
     /// Text as it was written, partial lines included.
     Stream(Stream, String),
-    /// `display_data`, or `update_display_data` where `update` is set.
+    /// A MIME bundle for `display_data`, or for `update_display_data` if `update` is set.
     Display { data: Map<String, Value>, metadata: Map<String, Value>, display_id: Option<String>, update: bool },
-    /// A display that goes on changing after the page has been loaded anew, where the front end has widgets.
+    /// A display that still changes after the page has been loaded anew, if the front end has widgets.
     Lasting { display_id: String, bundle: Bundle, stage: Stage },
-    /// `clear_output`.
+    /// The order to clear the cell's outputs, `clear_output`.
     Clear { wait: bool },
-    /// `execute_result`: the value of the last expression.
+    /// The value of the last expression, for `execute_result`.
     Result { data: Map<String, Value>, metadata: Map<String, Value> },
-    /// The cell asks the user for a line; a dropped `reply` means that nobody answers.
+    /// The cell asks the user for a line; a dropped `reply` means that there is no answer.
     Input { prompt: String, password: bool, reply: oneshot::Sender<String> },
-    /// The cell wants the cells of this session; a dropped `reply` means that nobody answers.
+    /// The cell asks for the sources of earlier cells of this session; a dropped `reply` means that there is no answer.
     History { range: RangeInclusive<u32>, reply: oneshot::Sender<Vec<(u32, String)>> },
-    /// The cell does something with a comm; a dropped `reply` means that nobody keeps comms.
+    /// The cell acts on a comm; a dropped `reply` means that there are no comms.
     Comm { action: CommAction, reply: oneshot::Sender<Answer> },
-    /// A search runs that this button stops. It is shown where front ends have widgets.
+    /// A button that stops a running search, which is shown if front ends have widgets.
     StopButton { id: String, press: Press },
-    /// That search has ended, and its button goes.
+    /// The end of a search, whose button is removed.
     StopButtonGone { id: String },
-    /// What the front end is to do when the cell has ended well.
+    /// An action of the front end after a cell without error.
     Payload(Payload),
     /// The cell has ended.
     Done(Result<(), Failure>),
 }
 
 impl Output {
-    /// Something to show that never changes.
+    /// A display that never changes.
     pub(crate) fn display(bundle: Bundle) -> Self {
         Self::Display { data: bundle.data, metadata: bundle.metadata, display_id: None, update: false }
     }
@@ -89,22 +89,22 @@ impl fmt::Debug for Press {
 pub(crate) enum Payload {
     /// Show a MIME bundle in a pager: help and documentation.
     Page(Map<String, Value>),
-    /// Put this text in place of the cell's.
+    /// Replace the cell's text by this text.
     ReplaceCell(String),
     /// Put this text into a new cell below.
     NextCell(String),
 }
 
-/// How far a lasting display is.
+/// The stage of a lasting display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     First,
     Later,
-    /// The display changes no more, and the notebook keeps this.
+    /// The display does not change any more, and the notebook keeps this bundle.
     Last,
 }
 
-/// A display that changes: each bundle replaces the one before.
+/// A display that changes: each bundle replaces the bundle before.
 #[derive(Debug)]
 pub(crate) struct LiveDisplay {
     id: String,
@@ -117,7 +117,7 @@ impl LiveDisplay {
         Self { id, is_shown: false, is_lasting: false }
     }
 
-    /// The same as [`Output::Lasting`]. It ends with [`LiveDisplay::end`].
+    /// A display that is shown as [`Output::Lasting`]. It ends with [`LiveDisplay::end`].
     pub(crate) fn lasting(id: String) -> Self {
         Self { is_lasting: true, ..Self::new(id) }
     }
@@ -134,7 +134,7 @@ impl LiveDisplay {
 
     /// The output that shows the last bundle.
     pub(crate) fn end(&mut self, bundle: Bundle) -> Output {
-        // What was never shown has nothing that this could replace.
+        // If the display was never shown, there is nothing that the last bundle could replace.
         let stage = if self.is_shown { Stage::Last } else { Stage::First };
         self.output(bundle, stage)
     }
@@ -150,7 +150,7 @@ impl LiveDisplay {
     }
 }
 
-/// What may replace `start..end`, which are byte offsets into the cell.
+/// Completions that may replace `start..end`, which are byte offsets into the cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Completions {
     pub(crate) start: usize,
@@ -169,29 +169,29 @@ pub(crate) struct Completion {
     pub(crate) text: String,
     /// Jupyter's `type`: `function`, `class`, `module`, `instance`, `keyword`, `magic`, `path`.
     pub(crate) kind: String,
-    /// The type of a value or the signature of a function; empty for all else.
+    /// The type of a value or the signature of a function; empty for everything else.
     pub(crate) signature: String,
 }
 
-/// What the engine's thread does, one after the other.
+/// A task for the engine's thread, which does its tasks one after the other.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// Run a cell.
     Execute { cell: Cell, outputs: mpsc::UnboundedSender<Output> },
 }
 
-/// What is answered beside the cells, one after the other. A dropped `reply` means that there is no answer.
+/// A question that is answered while cells run, one question after the other. A dropped `reply` means that there is no answer.
 #[derive(Debug)]
 pub(crate) enum Question {
     /// Complete the code at the cursor.
     Complete { code: String, cursor: usize, reply: oneshot::Sender<Completions> },
-    /// Document what is at the cursor, as a MIME bundle; empty if there is no documentation.
+    /// Document the item at the cursor, as a MIME bundle; empty if there is no documentation.
     Inspect { code: String, cursor: usize, reply: oneshot::Sender<Map<String, Value>> },
-    /// Run a cell that only looks.
+    /// Run a cell that only looks, without a change of the cell process.
     Look { code: String, outputs: mpsc::UnboundedSender<Output> },
 }
 
-/// Whether a cell can be run as it stands (`is_complete_request`).
+/// Whether a cell can be run in its present form (`is_complete_request`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Completeness {
     Complete,

@@ -1,10 +1,10 @@
-//! Why a cell or a request failed, as Jupyter shows it: the name of the error, one line, and lines with colours.
+//! The failure of a cell or a request, as Jupyter shows it: the name of the error, one line, and lines with colours.
 
 use crate::chain;
 use serde::Serialize;
 use std::fmt;
 
-/// Never beside [`BOLD`], with which JupyterLab darkens it beyond what is readable on a dark page.
+/// The code for red text. It is never used with [`BOLD`], which makes JupyterLab show a red too dark for a dark page.
 pub(crate) const RED: &str = "\x1b[31m";
 pub(crate) const YELLOW: &str = "\x1b[33m";
 pub(crate) const BLUE: &str = "\x1b[34m";
@@ -54,7 +54,7 @@ impl fmt::Display for ErrorName {
     }
 }
 
-/// Why a cell failed.
+/// The reason why a cell failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) name: ErrorName,
@@ -65,20 +65,20 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A failure that has nothing more to show than its line.
+    /// A failure that consists of one line.
     pub(crate) fn new(name: ErrorName, text: impl Into<String>) -> Self {
         let text = text.into();
         Self { name, traceback: vec![format!("{RED}{name}{PLAIN}: {text}")], text }
     }
 
-    /// A magic that cannot do what it is asked for.
+    /// The failure of a magic that cannot do what it is asked for.
     pub(crate) fn of_magic(error: anyhow::Error) -> Self {
         Self::from_error(ErrorName::MagicError, &error)
     }
 
-    /// A failure whose text has several lines, of which the first one is the error.
+    /// A failure whose text has several lines, of which the first line is the error.
     pub(crate) fn of_lines(name: ErrorName, text: &str) -> Self {
-        // The crate in which evcxr tries out a dependency.
+        // `evcxr_dummy_validate_dep` is the crate in which evcxr tries out a dependency.
         let text = text
             .replace("evcxr_dummy_validate_dep", "this notebook")
             .replace("prevent evcxr from attempting", "keep the notebook from trying");
@@ -88,7 +88,7 @@ impl Failure {
         failure
     }
 
-    /// The same failure of code that stands elsewhere, at a place with this name.
+    /// The failure as one of code in another place, with the name of the place.
     pub(crate) fn within(mut self, place: &str) -> Self {
         self.text = format!("{place}: {}", self.text);
         self.traceback.insert(0, format!("in {place}:"));

@@ -1,6 +1,7 @@
-//! Where Ferrotune writes outside of the user's projects, in one list: `doctor` shows it, and `uninstall --all` removes it.
+//! The places where Ferrotune writes outside of the user's projects, in one list: `doctor` shows them, and `uninstall --all`
+//! removes them.
 //!
-//! A thing is Ferrotune's only if its name and its content say so. Everything else is the user's, wherever it lies.
+//! A file or folder is Ferrotune's only if its name and its content prove that. Everything else is the user's, wherever it is.
 
 pub(crate) mod holds;
 pub(crate) mod lock;
@@ -15,18 +16,19 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// What is kept.
+/// The kind of a file or folder that Ferrotune keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Prelude,
-    /// What an interrupted build of a prelude leaves, its lock, and the cells that each kernel runs when it starts.
+    /// The rest of an interrupted build of a prelude, the lock of the prelude, or the compiled cells that each kernel runs at its
+    /// start.
     PreludeBuild,
     Candle,
     Dependencies,
     Executables,
     Objects,
     Toolchain,
-    /// What an interrupted installation leaves, and its lock.
+    /// The rest of an interrupted installation of a toolchain, or the lock of the toolchain.
     ToolchainBuild,
     History,
     Trust,
@@ -49,12 +51,12 @@ impl Kind {
     }
 }
 
-/// Something of Ferrotune's on disk.
+/// A file or folder of Ferrotune's on disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     pub(crate) kind: Kind,
     pub(crate) path: PathBuf,
-    /// What is Ferrotune's in a folder that may have more; none if all of the folder is.
+    /// The paths that are Ferrotune's in a folder that may have other files, too; none if the whole folder is Ferrotune's.
     only: Option<Vec<PathBuf>>,
     pub(crate) bytes: u64,
 }
@@ -69,7 +71,7 @@ impl Item {
         Self { kind, path, only: Some(parts), bytes }
     }
 
-    /// Removes it. A folder that still has files of others stays.
+    /// Removes the file or folder. A folder that still has other files stays.
     pub(crate) fn remove(&self) -> io::Result<()> {
         match &self.only {
             None => return remove(&self.path),
@@ -79,20 +81,20 @@ impl Item {
     }
 }
 
-/// What is on disk.
+/// Everything in Ferrotune's folders.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
     pub(crate) ours: Vec<Item>,
-    /// What lies in Ferrotune's folders without a proof that Ferrotune has made it.
+    /// Paths in Ferrotune's folders without a proof that Ferrotune has made them.
     pub(crate) strange: Vec<PathBuf>,
 }
 
-/// Ferrotune's folders: what can be built again, and what cannot.
+/// Ferrotune's folders: the cache, which can be built again, and the data, which cannot.
 pub(crate) fn all() -> Result<[PathBuf; 2]> {
     Ok([cache()?, own::data_folder()?])
 }
 
-/// Looks at all that is there. A folder that is a link is not followed.
+/// Lists everything in Ferrotune's folders. A link to a folder is not followed.
 pub(crate) fn survey() -> Result<Inventory> {
     let mut inventory = Inventory::default();
     for folder in all()? {
@@ -111,8 +113,8 @@ pub(crate) fn survey() -> Result<Inventory> {
     Ok(inventory)
 }
 
-/// Makes an empty folder in which a prelude or a toolchain is made, with the mark that proves it. The rest of an interrupted
-/// attempt is removed first: the caller has the lock of those who make it.
+/// Makes a folder in which a prelude or a toolchain will be made, with the mark that proves that it is Ferrotune's. Removes the rest
+/// of an interrupted attempt first: the caller must hold the lock under which the prelude or toolchain is made.
 pub(crate) fn begin(folder: &Path) -> Result<()> {
     remove_rest(folder)?;
     fs::create_dir(folder)
@@ -120,7 +122,7 @@ pub(crate) fn begin(folder: &Path) -> Result<()> {
         .with_context(|| format!("cannot write in {}; free some space", folder.display()))
 }
 
-/// Removes what an interrupted attempt has left, if anything. Fails if somebody else has made it.
+/// Removes the rest of an interrupted attempt, if there is one. Fails if the path exists and is not Ferrotune's.
 pub(crate) fn remove_rest(folder: &Path) -> Result<()> {
     if fs::symlink_metadata(folder).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         return Ok(());
@@ -131,7 +133,7 @@ pub(crate) fn remove_rest(folder: &Path) -> Result<()> {
     remove(folder).with_context(|| format!("cannot remove {}", folder.display()))
 }
 
-/// Removes a file or a folder. Where that is interrupted, a folder is neither complete nor without its mark.
+/// Removes a file or a folder. After an interruption a folder is incomplete, but still has its mark.
 fn remove(path: &Path) -> io::Result<()> {
     if !fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
         return absent(fs::remove_file(path));
@@ -149,10 +151,10 @@ fn remove(path: &Path) -> io::Result<()> {
     absent(fs::remove_dir(path))
 }
 
-/// Removes a folder that nothing is in, if that can be done.
+/// Removes a folder if it is empty and can be removed.
 pub(crate) fn remove_if_empty(folder: &Path) -> io::Result<()> {
     match fs::remove_dir(folder) {
-        // It has files, is a link or a mounted disk, or belongs to somebody else.
+        // The folder has files, is a link or a mounted disk, or belongs to another user.
         Err(error)
             if matches!(
                 error.kind(),
@@ -169,7 +171,7 @@ pub(crate) fn remove_if_empty(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// What another process has removed first is removed.
+/// The result of a removal, which also counts as successful if another process has removed the path first.
 pub(crate) fn absent(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -177,7 +179,7 @@ pub(crate) fn absent(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// What is in a folder, sorted.
+/// The paths in a folder, sorted.
 pub(crate) fn entries(folder: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -193,7 +195,7 @@ fn size_of(path: &Path) -> u64 {
     }
 }
 
-/// A path as people write it: `~` stands for the home folder.
+/// A path in short form: with `~` for the home folder.
 pub(crate) fn shortened(path: &Path) -> String {
     let home = dirs::home_dir();
     match home.as_deref().and_then(|home| path.strip_prefix(home).ok()) {

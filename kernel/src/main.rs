@@ -248,7 +248,7 @@ fn serve(connection_file: &Path, runtime: Runtime) -> Result<()> {
         });
         server::EngineHandle { work, ask, interrupt: Box::new(move |at| interrupts.interrupt(at)), end }
     }));
-    // Does not wait for a cell that does not stop.
+    // The shutdown does not wait for a cell that does not stop.
     tokio.shutdown_background();
     result
 }

@@ -1,4 +1,4 @@
-//! Stores of objects for the files that workers run: those from which data is read, with the same credentials.
+//! Object stores for the files that workers run: the stores from which data is read, with the same credentials.
 
 use ferrotune_reader::{get_object, put_object};
 use ferrotune_tuner::supervisor;

@@ -1,5 +1,5 @@
-//! Workers on an engine. `ferrotune worker --on` places them and says what becomes of each; `%%tune --on` is a search whose
-//! supervisor follows them. Runs no trial itself.
+//! Places workers on an engine, such as Slurm. `ferrotune worker --on` submits them and reports the state of each; with
+//! `%%tune --on` the search's supervisor follows them. This module runs no trial itself.
 
 mod search;
 
@@ -16,11 +16,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How often the engine is asked.
+/// The time between two questions to the engine.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a worker reads of the environment: the address of the database, as far as it is not in `--storage`, and what its trials
-/// check on a device.
+/// The environment variables that workers get: for the address of the database, as far as it is not in `--storage`, for logs, and
+/// for what trials check on a device.
 const VARIABLES: [&str; 10] = [
     "FERROTUNE_CHECK_INDEXES",
     "FERROTUNE_LOG",
@@ -35,8 +35,9 @@ const VARIABLES: [&str; 10] = [
 ];
 const PASSWORD_VARIABLE: &str = "PGPASSWORD";
 
-/// The job of workers of a study at `storage`, published in `store` if not in its database, whose logs and trials are in `folder`, with
-/// `options` of `ferrotune worker`. All users of a host see a command, so a password is in a variable, as are a store's credentials.
+/// The job of workers of a study at `storage`, which is published in `store` if not in its database. Logs and trials are in
+/// `folder`; `options` are those of `ferrotune worker`. All users of a host see a command, so a password is in a variable, as are a
+/// store's credentials.
 pub(crate) fn job(
     (storage, study, store): (&str, &str, Option<&str>),
     options: &[(&str, Option<String>)],
@@ -69,7 +70,7 @@ pub(crate) fn job(
     })
 }
 
-/// Workers that were submitted, and what was last heard of each.
+/// The submitted workers, and the last known status of each.
 struct Placed {
     launcher: Box<dyn Launcher>,
     job: Job,
@@ -84,7 +85,7 @@ impl Placed {
         Ok(Placed { launcher, job, ids, known })
     }
 
-    /// Asks the engine; gives the workers of which it says something new.
+    /// Asks the engine for the status of the workers; returns the workers whose status has changed.
     fn look(&mut self) -> Result<Vec<(usize, Status)>, LauncherError> {
         let found = self.launcher.status(&self.ids)?.into_iter().enumerate();
         let news: Vec<(usize, Status)> =
@@ -104,7 +105,7 @@ impl Placed {
         Ok(log.lines().last().map(str::to_owned))
     }
 
-    /// Cancels the workers of which this was last heard.
+    /// Cancels the workers whose last known status fits.
     fn cancel(&mut self, which: impl Fn(&Option<Status>) -> bool) -> Result<(), LauncherError> {
         let ids = self.ids.iter().zip(&self.known).filter(|(_, status)| which(status)).map(|(id, _)| id.clone());
         let ids: Vec<JobId> = ids.collect();
@@ -112,8 +113,8 @@ impl Placed {
     }
 }
 
-/// Submits `count` workers and follows them to their ends. The first SIGINT or SIGTERM cancels them, and the second one leaves them
-/// to the engine.
+/// Submits `count` workers and follows them to their ends. The first SIGINT or SIGTERM cancels the workers, and the second leaves
+/// them to the engine.
 pub(crate) fn follow(launcher: Box<dyn Launcher>, job: Job, count: u64) -> Result<ExitCode> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot wait for signals")?;

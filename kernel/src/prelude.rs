@@ -1,8 +1,9 @@
-//! The prelude on disk: built once for a toolchain, a version of Ferrotune and an accelerator, and shared by all kernels.
+//! The prelude on disk, the library that cells are linked with: built once for a toolchain, a version of Ferrotune and an
+//! accelerator, and shared by all kernels.
 //!
-//! Its folder in the user's cache is whole or absent: it is built under another name and then renamed. A lock makes two
-//! kernels that start together build it once. A package of Ferrotune brings one for the toolchain of `ferrotune setup`, so
-//! nothing in a prelude depends on where it or its toolchain is.
+//! The prelude's folder in the user's cache is whole or absent: it is built under another name and then renamed. A lock makes two
+//! kernels that start together build the prelude once. A package of Ferrotune brings a prelude for the toolchain of `ferrotune
+//! setup`, so nothing in a prelude depends on its own path or on that of its toolchain.
 
 mod analysis;
 mod build;
@@ -47,9 +48,9 @@ pub(crate) struct Prelude {
 /// The content of `ready.json`, which the build writes last.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Contents {
-    /// The version and the digest that tell this prelude from others.
+    /// The version and the digest that identify this prelude.
     key: String,
-    /// File name of the shared standard library that it is linked with.
+    /// File name of the shared standard library that the prelude is linked with.
     standard_library: String,
     /// File of each crate in [`CRATES`], inside `library/`.
     externs: BTreeMap<String, String>,
@@ -81,8 +82,8 @@ impl Prelude {
         Self::open(&folder)?.context("the prelude was built but is not there")
     }
 
-    /// The folder of the prelude for this toolchain, whether it exists or not: the one that came with this program, if it is for
-    /// this toolchain, or else one in the user's cache.
+    /// The folder of the prelude for this toolchain, whether it exists or not: the prelude that came with this program, if it is for
+    /// this toolchain, or else a prelude in the user's cache.
     pub(crate) fn place(toolchain: &Toolchain, accelerator: Accelerator) -> Result<PathBuf> {
         let key = key(toolchain);
         let name = match accelerator {
@@ -112,7 +113,7 @@ impl Prelude {
         &self.folder
     }
 
-    /// Folder with the dylib and the metadata of its crates.
+    /// Folder with the prelude's dylib and the metadata of its crates.
     pub(crate) fn library_folder(&self) -> PathBuf {
         self.folder.join("library")
     }
@@ -122,23 +123,24 @@ impl Prelude {
         self.folder.join("analysis")
     }
 
-    /// The dylib itself.
+    /// Path of the prelude's dylib.
     fn library(&self) -> PathBuf {
         self.library_folder().join("libferrotune.so")
     }
 
-    /// What a process must load for cells to run in it, in this order: Rust's standard library and the dylib.
+    /// The libraries that a process must load before cells can run in it, in this order: Rust's standard library and the dylib.
     pub(crate) fn libraries(&self) -> Result<[PathBuf; 2]> {
         let folder = environment::path(STANDARD_LIBRARY_VARIABLE)?;
         Ok([folder.join(&self.contents.standard_library), self.library()])
     }
 
-    /// File name of the shared standard library that it is linked with.
+    /// File name of the shared standard library that the prelude is linked with.
     pub(crate) fn standard_library(&self) -> &str {
         &self.contents.standard_library
     }
 
-    /// Folder of what kernels keep for this prelude. It is in the user's cache, since a prelude may be read-only.
+    /// Folder of the compiled first cells that kernels keep for this prelude. It is in the user's cache, since a prelude may be
+    /// read-only.
     pub(crate) fn starting_cells(&self) -> Result<PathBuf> {
         let folder = folders::cache()?.join(format!("prelude-{}", self.contents.key));
         Ok(beside(&folder, "starting"))

@@ -1,4 +1,4 @@
-//! A search that runs in a terminal: a line on standard error for each trial.
+//! Prints a search that runs in a terminal: a line on standard error for each trial.
 
 use ferrotune_space::event::{Event, Finish};
 use ferrotune_space::objective::Objective;
@@ -6,7 +6,7 @@ use ferrotune_space::record::TrialRecord;
 use ferrotune_space::spec::StudySpec;
 use std::io::{self, Write};
 
-/// Turns the search's events, one line of JSON each, into lines for people.
+/// A writer that turns the search's events, one line of JSON each, into lines for the user.
 pub(crate) struct Printer {
     objectives: Vec<Objective>,
     line: Vec<u8>,
@@ -33,7 +33,7 @@ impl Write for Printer {
 }
 
 impl Printer {
-    /// For this search; `stopped` is what it says when a signal has stopped it.
+    /// The printer of this search; `stopped` is the text that it prints when a signal has stopped the search.
     pub(crate) fn new(spec: &StudySpec, stopped: &'static str) -> Printer {
         Printer { objectives: spec.objectives.clone(), line: Vec::new(), stopped }
     }

@@ -1,4 +1,4 @@
-//! The folder of one running kernel, with its socket, evcxr's files and the stand-ins for cargo, and its environment.
+//! The runtime of one running kernel: its environment, and its folder with the socket, evcxr's files and the stand-ins for cargo.
 //!
 //! evcxr reads its settings from the environment of its process, which is safe to change only before the process has
 //! threads: the kernel prepares the environment and then replaces itself by the same program.
@@ -25,19 +25,20 @@ use std::time::Duration;
 /// This program, even if its file has been replaced since it started.
 pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// Beginning of the names of the folders.
+/// Prefix of the names of kernels' folders.
 const PREFIX: &str = "ferrotune-";
 
-/// The file in the folder that the kernel holds locked.
+/// The file in the kernel's folder that the kernel holds locked.
 const LOCK: &str = "lock";
 
-/// A later kernel deletes the folder of one that has ended, but only at this age: a new folder is not locked yet.
+/// The age from which on a later kernel deletes the folder of a kernel that has ended: a new folder is not locked yet.
 const YOUNG: Duration = Duration::from_secs(60);
 
 /// The folder in which evcxr compiles cells.
 const CELLS: &str = "cells";
 
-/// The folder with the stand-ins, which are links to the kernel's program, and the one that proves whose folder this is.
+/// The folder with the stand-ins, which are links to the kernel's program, and the name of the link that proves that the folder is
+/// a kernel's.
 const STAND_INS: &str = "bin";
 const CARGO: &str = "cargo";
 
@@ -45,10 +46,10 @@ const CARGO: &str = "cargo";
 const TOOLCHAIN: &str = "toolchain";
 const PRELUDE: &str = "prelude";
 
-/// The path of a Unix socket has at most 107 bytes; this leaves room for the names below the folder.
+/// The longest path of the temporary folder, in bytes: the path of a Unix socket has at most 107, and names follow the folder.
 const LONGEST_FOLDER: usize = 60;
 
-/// What evcxr and the stand-ins for cargo compile cells with.
+/// The prelude and the tools with which evcxr and the stand-ins for cargo compile cells.
 struct Tools {
     prelude: PathBuf,
     cargo: PathBuf,
@@ -62,7 +63,7 @@ pub(crate) struct Runtime {
     folder: PathBuf,
     prelude: PathBuf,
     accelerator: Accelerator,
-    /// Locked until the kernel ends.
+    /// The lock of the folder, which is held until the kernel ends.
     _lock: Arc<File>,
 }
 
@@ -70,7 +71,7 @@ impl Runtime {
     /// The runtime of this process, if [`Runtime::enter`] has prepared its environment.
     pub(crate) fn current(accelerator: Accelerator) -> Result<Option<Self>> {
         let variable = |name| std::env::var_os(name).map(PathBuf::from);
-        // `exec` keeps the process id; a kernel that a cell of another one has started has its variables and another id.
+        // `exec` keeps the process id; a kernel that a cell of another kernel has started has that kernel's variables, but another id.
         let is_own = std::env::var(OWNER_VARIABLE).is_ok_and(|owner| owner == std::process::id().to_string());
         let (true, Some(folder), Some(prelude)) = (is_own, variable(RUNTIME_VARIABLE), variable(PRELUDE_VARIABLE))
         else {
@@ -80,9 +81,9 @@ impl Runtime {
         Ok(Some(Self { folder, prelude, accelerator, _lock: Arc::new(lock) }))
     }
 
-    /// Prepares the environment and replaces this process by the same program in it. Returns only if that fails.
+    /// Prepares the environment, and replaces this process by the same program in that environment. Returns only if that fails.
     pub(crate) fn enter(arguments: &[OsString], accelerator: Accelerator) -> Result<std::convert::Infallible> {
-        // Without a toolchain the first cell installs one, or fails for the reason.
+        // Without a toolchain, the first cell installs a toolchain or shows why it cannot.
         let toolchain = shipped::installed_toolchain().ok().flatten();
         let program = std::env::current_exe()?;
         let parent = parent();
@@ -125,7 +126,7 @@ impl Runtime {
             .env("PATH", search)
             .env(PATH_VARIABLE, path)
             .env(PRELUDE_VARIABLE, &tools.prelude)
-            // Where rust-analyzer looks for the standard library.
+            // rust-analyzer looks here for the standard library.
             .env("RUST_SRC_PATH", sources::standard_library(&folder))
             .env(CARGO_VARIABLE, &tools.cargo)
             .env(RUSTC_VARIABLE, &tools.rustc)
@@ -159,7 +160,7 @@ impl Runtime {
         matches!(Prelude::open(&self.prelude), Ok(Some(_)))
     }
 
-    /// The prelude that cells are compiled against, built first if it is missing.
+    /// Returns the prelude that cells are compiled against, and builds it first if it is missing.
     pub(crate) fn prelude(&self, progress: &mut dyn FnMut(&str)) -> Result<Prelude> {
         match Prelude::open(&self.prelude)? {
             Some(prelude) => Ok(prelude),
@@ -181,14 +182,14 @@ impl Runtime {
         Ok(())
     }
 
-    /// Makes a link in the folder in one step, in place of the one that this kernel has made before.
+    /// Makes a link in the folder in one step, in place of an earlier link with this name.
     fn link(&self, name: &str, to: &Path) -> Result<()> {
         let (link, new) = (self.folder.join(name), self.folder.join(format!("{name}.new")));
         let made = symlink(to, &new).and_then(|()| fs::rename(&new, &link));
         made.with_context(|| format!("cannot make the link {}", link.display()))
     }
 
-    /// The folder of the toolchain that compiles cells; none where it cannot be told from the path of rustc.
+    /// The folder of the toolchain that compiles cells; none if the path of rustc does not show it.
     pub(crate) fn toolchain() -> Result<Option<PathBuf>> {
         let rustc = environment::path(RUSTC_VARIABLE)?;
         Ok(rustc.is_absolute().then(|| rustc.parent()?.parent().map(Path::to_owned)).flatten())
@@ -212,7 +213,7 @@ fn parent() -> PathBuf {
     if parent.as_os_str().len() <= LONGEST_FOLDER { parent } else { PathBuf::from("/tmp") }
 }
 
-/// How many kernels of this user run.
+/// The number of this user's running kernels.
 pub(crate) fn running() -> usize {
     let entries = fs::read_dir(parent()).into_iter().flatten().flatten();
     let own = entries.map(|entry| entry.path()).filter(|folder| is_ours(folder));
@@ -220,7 +221,7 @@ pub(crate) fn running() -> usize {
     locks.filter(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock))).count()
 }
 
-/// Deletes the folders of kernels that were killed before they could.
+/// Deletes the folders of kernels that were killed before they could delete their own.
 pub(crate) fn sweep_abandoned() {
     sweep(&parent());
 }
@@ -234,7 +235,7 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Whether a kernel of this user has made a folder: it has its name, and the link to the kernel's process.
+/// Whether a kernel of this user has made a folder: the folder has a name of this form, and a link to the kernel's process.
 fn is_ours(folder: &Path) -> bool {
     let has_name = folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX));
     let is_users = |folder: &fs::Metadata| folder.is_dir() && folder.uid() == rustix::process::geteuid().as_raw();

@@ -1,4 +1,5 @@
-//! The process that supervises a search: starts it, follows its events, and stops it when nobody follows it any more.
+//! The kernel's side of the process that supervises a search: starts the process, follows the search's events, and stops the search
+//! when no cell follows it any more.
 
 mod event_files;
 pub(crate) mod progress;
@@ -24,21 +25,21 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use stop_button::StopButton;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// The code that this user trusts: what they trusted before, and what is from this origin.
+/// The code that this user trusts: code that they have trusted before, and code of this origin.
 pub(crate) fn trust(origin: Origin) -> Trust {
     Trust { known: dirs::data_dir().map(|data| data.join("ferrotune/trusted")), code: origin, mirror: origin }
 }
 
-/// A search that runs.
+/// A running search, and the process of its supervisor.
 #[derive(Debug)]
 pub(crate) struct SearchProcess {
-    /// None once the search runs in the background.
+    /// The supervisor's process; none once the search runs in the background.
     child: Option<Child>,
     events: Lines<BufReader<ChildStdout>>,
     spec: StudySpec,
     folder: PathBuf,
     earlier_trials: u64,
-    /// Goes when the search has ended.
+    /// The button that stops the search, which is removed when the search has ended.
     stop_button: Option<StopButton>,
 }
 
@@ -49,7 +50,7 @@ impl SearchProcess {
         Self::run(spec, trust, runtime, |command| command.env_remove(PROGRAM_VARIABLE))
     }
 
-    /// The same for a search whose trial runs up to its first compiled step, whose program it writes to a file.
+    /// Starts a search whose trial runs up to its first compiled step, and writes the program of this step to a file.
     pub(crate) fn start_for_program(spec: StudySpec, program: &Path, runtime: &Path) -> Result<Self> {
         Self::run(spec, &trust(Origin::Study), runtime, |command| command.env(PROGRAM_VARIABLE, program))
     }
@@ -102,8 +103,8 @@ impl SearchProcess {
         self.spec.supervision.background
     }
 
-    /// Leaves the search running in the background, and says how to see and stop it. A thread emits what its display
-    /// shows, to its end.
+    /// Leaves the search running in the background, and prints how to see and stop it. A thread updates the search's display until the
+    /// search ends.
     pub(crate) fn detach(
         mut self,
         emit: &dyn Fn(Output),
@@ -172,7 +173,7 @@ impl SearchProcess {
         }
     }
 
-    /// Takes the search's events until its supervisor sends no more, and shows where the search stands.
+    /// Reads the search's events until its supervisor sends no more, and shows the progress of the search.
     fn listen(&mut self, show: &mut dyn FnMut(Bundle)) -> Result<End> {
         let last = Progress { max_trials: self.spec.max_trials, ..Progress::default() };
         let mut end = End { last, finish: None, error: None };
@@ -196,7 +197,7 @@ impl SearchProcess {
     }
 }
 
-/// What is known of a search whose supervisor sends no more events.
+/// The last progress and the ending of a search whose supervisor sends no more events.
 struct End {
     last: Progress,
     finish: Option<Finish>,
@@ -208,7 +209,7 @@ impl End {
         progress::shown(&self.at_rest(), spec, self.finish.as_ref())
     }
 
-    /// The same with the search's error, for a search that no cell waits for.
+    /// The last display with the search's error, for a search that no cell waits for.
     fn with_error(&self, spec: &StudySpec) -> Bundle {
         let progress = self.at_rest();
         let mut lines = progress::lines(&progress, spec, self.finish.as_ref());
@@ -222,13 +223,13 @@ impl End {
 }
 
 impl Drop for SearchProcess {
-    /// Stops a search that nobody follows any more, at once; running its cell again resumes it.
+    /// Stops a search that no cell follows any more, at once. A new run of its cell resumes the search.
     fn drop(&mut self) {
         let Some(child) = &mut self.child else { return };
         if matches!(child.try_wait(), Ok(Some(_))) {
             return;
         }
-        // The second request stops it at once. It is another signal, since two equal pending ones arrive as one.
+        // The second request stops the search at once. It is another signal, since two equal pending signals arrive as one.
         let pid = Pid::from_child(child);
         let ask = |signal| rustix::process::kill_process(pid, signal);
         let stopped = ask(Signal::TERM).and_then(|()| ask(Signal::INT)).map_err(std::io::Error::from);

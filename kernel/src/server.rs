@@ -1,8 +1,8 @@
-//! The Jupyter side of the kernel: takes requests and sends replies and outputs. Nothing is compiled or run here; cells
-//! go to the engine's thread as [`Work`](crate::execution::Work).
+//! The Jupyter side of the kernel: receives requests and sends replies and outputs. It compiles and runs nothing; cells go to
+//! the engine's thread as [`Work`](crate::execution::Work).
 //!
 //! Every request on shell and control is answered between its own `busy` and `idle` status. Cells run one after the
-//! other, also those of subshells; all other requests are answered while a cell runs.
+//! other, also cells of subshells; all other requests are answered while a cell runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,9 +41,9 @@ mod wire;
 
 pub(crate) use kernel::EngineHandle;
 
-/// PUB and ROUTER sockets send from a queue, which the end of the process would discard.
+/// The time before the end in which PUB and ROUTER sockets send their queues, which the end of the process would discard.
 const DRAIN: Duration = Duration::from_millis(100);
-/// Serves the connection of a file until a shutdown request, SIGTERM, or the end of the front end's process.
+/// Serves the connection of a connection file until a shutdown request, SIGTERM, or the end of the front end's process.
 ///
 /// The sockets listen, and requests such as `kernel_info_request` are answered, before `start_engine` is called on a
 /// thread of its own. Fails if the sockets cannot be bound, or if a task that serves them panics.

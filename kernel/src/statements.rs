@@ -1,23 +1,23 @@
-//! The statements of a cell, as a real parser of Rust reads them. Whether they compile is not known here.
+//! Parses the statements of a cell with a real parser of Rust. It does not check whether they compile.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::thread;
 use syn::parse::{ParseStream, Parser};
 use syn::{Attribute, Block, Expr, Stmt};
 
-/// Beyond these nothing is parsed: the parser calls itself for each level.
+/// The largest and the deepest cell that is parsed: the parser calls itself for each level.
 pub(crate) const MAX_PARSED_BYTES: usize = 32 << 10;
 pub(crate) const MAX_PARSED_DEPTH: usize = 128;
 const PARSER_STACK_BYTES: usize = 256 << 20;
 
-/// Words with which an expression begins that is a statement as soon as its block ends.
+/// First words of expressions that end as statements with the end of their block.
 const BLOCK_WORDS: [&str; 8] = ["async", "const", "for", "if", "loop", "match", "unsafe", "while"];
 
 /// A cell that has been parsed.
 pub(crate) struct Parsed {
     pub(crate) statements: Vec<Stmt>,
-    /// The last expression, if it begins with a block and goes on behind it: `unsafe { f() } as u8`, `{ 4 } + 1`. Rust reads
-    /// these as two statements, so they stand alone only in parentheses.
+    /// The last expression, if it begins with a block and goes on behind the block: `unsafe { f() } as u8`, `{ 4 } + 1`. Rust reads
+    /// such an expression as two statements unless it is in parentheses.
     pub(crate) last: Option<Vec<TokenTree>>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn on_large_stack<T: Send + 'static>(parse: impl FnOnce() -> T + Send
     }
 }
 
-/// The statements of a cell; none if it is not Rust.
+/// Parses the statements of a cell; none if the cell is not Rust.
 pub(crate) fn parse(cell: TokenStream) -> Option<Parsed> {
     if let Ok(statements) = block.parse2(cell.clone()) {
         return Some(Parsed { statements, last: None });
@@ -70,7 +70,7 @@ fn begins_with_block(tokens: &[TokenTree]) -> bool {
     match tokens {
         [TokenTree::Group(group), ..] => group.delimiter() == Delimiter::Brace,
         [TokenTree::Ident(word), ..] => BLOCK_WORDS.iter().any(|known| word == known),
-        // A label.
+        // The tokens of a label.
         [TokenTree::Punct(mark), TokenTree::Ident(_), TokenTree::Punct(colon), ..] => {
             mark.as_char() == '\'' && colon.as_char() == ':'
         }

@@ -1,4 +1,4 @@
-//! The Rust toolchain that compiles cells: the rustc and cargo themselves rather than rustup's proxies, which cost 20 ms a call.
+//! The Rust toolchain that compiles cells: rustc and cargo themselves rather than rustup's proxies, which cost 20 ms a call.
 
 mod choice;
 pub(crate) mod own;
@@ -22,7 +22,7 @@ pub(crate) const LINKER_CURE: &str = "install gcc (Debian and Ubuntu: apt-get in
 /// A toolchain, which each kernel looks up once.
 #[derive(Clone, Debug)]
 pub(crate) struct Toolchain {
-    /// Why it is this one.
+    /// The rule by which this toolchain was chosen.
     pub(crate) rule: Rule,
     pub(crate) rustc: PathBuf,
     pub(crate) cargo: PathBuf,
@@ -38,7 +38,7 @@ pub(crate) struct Toolchain {
 impl Toolchain {
     /// The toolchain to use.
     ///
-    /// Fails where `ferrotune setup` has to install one first.
+    /// Fails if `ferrotune setup` has to install a toolchain first.
     pub(crate) fn find(shipped: Option<&str>) -> Result<Self> {
         Self::look(shipped)?.with_context(|| {
             let version = own::VERSION;
@@ -47,9 +47,9 @@ impl Toolchain {
     }
 
     /// The toolchain to use: the one that `FERROTUNE_TOOLCHAIN` names, or the one that `ferrotune setup` has installed, or the
-    /// user's own if it is the one of the shipped prelude, or no prelude is shipped. None where none of them is there.
+    /// user's own if the shipped prelude is for this toolchain or no prelude is shipped. None if there is no such toolchain.
     ///
-    /// Fails if the named one cannot be used.
+    /// Fails if the named toolchain cannot be used.
     pub(crate) fn look(shipped: Option<&str>) -> Result<Option<Self>> {
         let own = own::folder(own::VERSION);
         let users = OnceCell::new();
@@ -76,7 +76,8 @@ impl Toolchain {
         }
     }
 
-    /// The user's own: the rustc on the search path, or in `~/.cargo/bin`, which many notebook servers do not have on theirs.
+    /// The user's own toolchain: that of the rustc on the search path, or in `~/.cargo/bin`, which many notebook servers do not have on
+    /// their search path.
     fn users() -> Option<Self> {
         let rustcs = environment::search("rustc").into_iter().chain(cargo_home().map(|home| home.join("bin/rustc")));
         rustcs.filter(|rustc| rustc.is_file()).find_map(|rustc| match Self::ask(&rustc, Rule::Users) {
@@ -122,7 +123,7 @@ impl Toolchain {
         Ok(Self { rule, rustc, cargo, host: host.to_owned(), sysroot, library_folder, standard_library })
     }
 
-    /// The version of its rustc, as in `1.95.0`.
+    /// The version of the toolchain's rustc, as in `1.95.0`.
     pub(crate) fn version(&self) -> Option<String> {
         version_of(&self.rustc)
     }
@@ -152,7 +153,7 @@ impl Toolchain {
         Ok(folder)
     }
 
-    /// The name by which rustup knows it.
+    /// The toolchain's name in rustup.
     fn name(&self) -> &OsStr {
         self.sysroot.file_name().unwrap_or_default()
     }

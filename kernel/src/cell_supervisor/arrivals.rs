@@ -1,5 +1,5 @@
-//! Which of a cell's two streams has had bytes first. Two pipes do not say in which order they were written to, nor does `poll`;
-//! but the system lists the descriptors of an `epoll` in the order in which they became ready.
+//! Finds which of a cell's two output streams had bytes first. Neither the pipes nor `poll` give the order of the writes, but
+//! `epoll` lists its descriptors in the order in which they became ready.
 
 use anyhow::Result;
 use ferrotune_link::Stream;
@@ -8,14 +8,14 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
-/// The streams, as the system names them in its list.
+/// The numbers of the streams in the events of `epoll`.
 const STDOUT: u64 = 0;
 const STDERR: u64 = 1;
 
-/// Watches both streams.
+/// An `epoll` that watches both output streams.
 pub(super) struct Arrivals {
     epoll: OwnedFd,
-    /// An order of which nobody has made use yet.
+    /// An order that was taken and put back unused.
     kept: Option<[Stream; 2]>,
 }
 
@@ -23,13 +23,13 @@ impl Arrivals {
     pub(super) fn of(stdout: &OwnedFd, stderr: &OwnedFd) -> Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         for (fd, name) in [(stdout, STDOUT), (stderr, STDERR)] {
-            // With edges, a stream is at its place in the list for its first byte since the last look.
+            // With edge triggering, the place of a stream in the list is that of its first byte since the last `take`.
             epoll::add(&epoll, fd, EventData::new_u64(name), EventFlags::IN | EventFlags::ET)?;
         }
         Ok(Self { epoll, kept: None })
     }
 
-    /// The streams in the order in which bytes came since the last call; none if no bytes have come.
+    /// The streams in the order in which their bytes arrived since the last call; none if no bytes have arrived.
     pub(super) fn take(&mut self) -> Result<Option<[Stream; 2]>> {
         if let Some(order) = self.kept.take() {
             return Ok(Some(order));
@@ -42,7 +42,7 @@ impl Arrivals {
         }))
     }
 
-    /// Keeps an order for the next call of [`take`](Self::take): what has come in this order is not read yet.
+    /// Keeps an order for the next call of [`take`](Self::take), because the bytes that arrived in this order are not read yet.
     pub(super) fn keep(&mut self, order: [Stream; 2]) {
         self.kept = Some(order);
     }

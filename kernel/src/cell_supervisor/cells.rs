@@ -1,4 +1,4 @@
-//! The cell process, as its supervisor sees it.
+//! The supervisor's side of the cell process: starts, signals, kills and reaps it, and holds its streams.
 
 use super::arrivals::Arrivals;
 use super::streams::{read_available, retry, set_nonblocking};
@@ -17,28 +17,28 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// How much a cell can print before the supervisor has read it: as much as anyone may ask for.
+/// The capacity of a pipe for output: what a cell can print before the supervisor reads. Linux allows no more without privileges.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// A process that holds the variables.
+/// The cell process: the process that holds the variables.
 pub(super) struct CellProcess {
     pub(super) pid: Pid,
     fd: OwnedFd,
-    /// How it ended, once that is known.
+    /// How the process ended, once that is known.
     ended: Option<WaitStatus>,
-    /// Whether the supervisor has taken note of its end.
+    /// Whether the supervisor has handled the end of the process.
     is_reaped: bool,
 }
 
-/// The streams of the process. Those that follow it, and their snapshots, have the same ones.
+/// The streams of the cell process. Later cell processes and all snapshots have the same streams.
 pub(super) struct Streams {
-    /// Takes [`CellOrder`]s and gives [`CellReport`]s.
+    /// The socket for [`CellOrder`]s to the process and [`CellReport`]s from it.
     pub(super) control: UnixStream,
     report_bytes: Vec<u8>,
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
     pub(super) arrivals: Arrivals,
-    /// The other ends, for the next process.
+    /// The other ends of the streams, for the next process.
     theirs: Ends,
 }
 
@@ -55,7 +55,7 @@ impl Streams {
         let (stderr, their_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
         for fd in [&stdout, &stderr] {
             set_nonblocking(fd)?;
-            // Where the system has no room for it, a cell that prints much waits more often.
+            // If the system has no room for a larger pipe, a cell that prints much waits more often.
             if let Err(error) = fcntl_setpipe_size(fd, PIPE_BYTES) {
                 tracing::debug!("the pipe for the output of cells stays small: {error}");
             }
@@ -66,7 +66,7 @@ impl Streams {
         Ok(Self { control, report_bytes: Vec::new(), stdout, stderr, arrivals, theirs })
     }
 
-    /// Sends the process an order. If it is gone, the order is lost, and `poll` finds the end of the process.
+    /// Sends the process an order. If the process is gone, the order is lost, and `poll` finds the end of the process.
     pub(super) fn order(&mut self, order: &CellOrder) {
         if let Err(error) = wire::write(&mut self.control, order) {
             tracing::debug!("the cell process takes no orders: {error}");
@@ -77,13 +77,12 @@ impl Streams {
         read_available(&self.control, &mut self.report_bytes).map(drop)
     }
 
-    /// The next report that has been read.
+    /// Takes the next of the reports that have been read; none if there is no whole report.
     pub(super) fn take_report(&mut self) -> Result<Option<CellReport>> {
         Ok(wire::take(&mut self.report_bytes)?)
     }
 
-    /// Drops orders that a dead process has not read, and reports of it that were not read: the next one has the same
-    /// socket.
+    /// Drops a dead process's unread orders and reports, because the next process has the same socket.
     pub(super) fn forget(&mut self) -> Result<()> {
         self.read_reports()?;
         self.report_bytes.clear();
@@ -136,7 +135,7 @@ impl CellProcess {
         }
     }
 
-    /// Ends the process and what it has started in its group.
+    /// Kills the process and all other processes of its group.
     pub(super) fn kill(&self) -> Result<()> {
         if self.ended.is_some() {
             return Ok(()); // another process may have its number by now
@@ -147,7 +146,7 @@ impl CellProcess {
         }
     }
 
-    /// Becomes readable when the process ends; none once that has been noted.
+    /// A descriptor that becomes readable when the process ends; none once the end has been handled.
     pub(super) fn end_fd(&self) -> Option<BorrowedFd<'_>> {
         (!self.is_reaped).then(|| self.fd.as_fd())
     }
@@ -156,7 +155,7 @@ impl CellProcess {
         self.is_reaped
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     pub(super) fn reap(&mut self) -> Result<WaitStatus> {
         self.is_reaped = true;
         if let Some(status) = self.ended {

@@ -1,4 +1,4 @@
-//! The connections over which a cell shows things and asks the kernel: one for each process that it consists of.
+//! The connections over which a cell sends outputs and questions to the kernel: one for each of the cell's processes.
 
 use super::accept;
 use super::streams::read_available;
@@ -18,16 +18,16 @@ pub(super) struct Connections {
     next_question: u64,
 }
 
-/// Who gives the answer to a frame.
+/// The party that answers a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum AnswerFrom {
-    /// The user, or a search. It may take long: an interrupt ends the wait.
+    /// The user, or a search. The answer may take long, and an interrupt ends the wait.
     User,
     /// The kernel answers at once.
     Kernel,
 }
 
-/// One connection, with what has arrived of the next frame.
+/// One connection, with the bytes that have arrived of the next frame.
 struct Connection {
     number: usize,
     stream: UnixStream,
@@ -36,7 +36,7 @@ struct Connection {
 
 impl Connections {
     pub(super) fn new(listener: UnixListener) -> Self {
-        // An answer to an earlier supervisor, which comes here after that one has ended, must not fit.
+        // A late answer to a question of an earlier supervisor must not fit a question of this one.
         let next_question = u64::from(std::process::id()) << 32;
         Self { listener, open: Vec::new(), next_number: 0, waiting: BTreeMap::new(), next_question }
     }
@@ -53,7 +53,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Reads from a connection: how many bytes have come, and a frame if one is whole.
+    /// Reads from a connection, and returns how many bytes have arrived, and a frame if one is whole.
     pub(super) fn read(&mut self, number: usize) -> Result<(usize, Option<KernelFrame>)> {
         let Some(position) = self.open.iter().position(|connection| connection.number == number) else {
             return Ok((0, None));
@@ -70,7 +70,7 @@ impl Connections {
         Ok((count, None))
     }
 
-    /// The frame of this connection has to be answered. Returns the number of the question.
+    /// Registers that the frame of this connection needs an answer. Returns the number of the question.
     pub(super) fn await_answer(&mut self, number: usize, from: AnswerFrom) -> u64 {
         self.next_question += 1;
         self.waiting.insert(self.next_question, (number, from));
@@ -84,7 +84,7 @@ impl Connections {
         questions.into_iter().try_for_each(|question| self.answer_question(question, answer))
     }
 
-    /// Gives the kernel's answer to the connection that waits for it. One that comes after the wait has ended is dropped.
+    /// Gives the kernel's answer to the connection that waits for it. An answer that comes after the wait has ended is dropped.
     pub(super) fn answer_question(&mut self, question: u64, answer: &Answer) -> Result<()> {
         match self.waiting.remove(&question) {
             Some((number, _)) => self.answer(number, answer),
@@ -107,7 +107,7 @@ impl Connections {
         Ok(())
     }
 
-    /// The process has ended, and its connections with it.
+    /// Drops all connections, because the process has ended.
     pub(super) fn clear(&mut self) {
         self.open.clear();
         self.waiting.clear();

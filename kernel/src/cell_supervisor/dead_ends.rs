@@ -1,9 +1,9 @@
-//! A snapshot does not keep the pipes and connections that cells have made: as long as it did, their other ends would not
-//! learn that the cells have closed them. Dead ends stand in their places, as if the other side had gone.
+//! Closes, in a snapshot, the pipes and connections that cells have made: otherwise their other ends would not learn that the
+//! cells have closed them. Dead ends, descriptors without another side, replace them.
 //!
 //! Files, the process' own descriptors, and pairs of Unix sockets stay. Libraries use such pairs to wake themselves (tokio's
-//! signals), and could not do without. A file that a cell has locked is opened anew, because the lock would stay for as long
-//! as a snapshot has the same open file: it is locked again if the snapshot takes over.
+//! signals), and do not work without them. A file that a cell has locked is opened anew, because the lock would stay for as
+//! long as a snapshot has the same open file. The file is locked again if the snapshot is woken.
 #![expect(unsafe_code, reason = "descriptors are borrowed and replaced by their numbers")]
 
 use rustix::fs::{
@@ -19,7 +19,7 @@ use std::io::Write as _;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// Device and inode of what a descriptor refers to.
+/// Device and inode of the file to which a descriptor refers.
 pub(super) type Identity = (u64, u64);
 
 pub(super) fn identity(fd: impl AsFd) -> Result<Identity, Errno> {
@@ -29,22 +29,23 @@ pub(super) fn identity(fd: impl AsFd) -> Result<Identity, Errno> {
 /// The length of the address of a Unix socket without a name: its family alone.
 const UNNAMED_BYTES: u32 = size_of::<libc::sa_family_t>() as u32;
 
-/// How many locked files a snapshot opens anew; it keeps further ones as they are.
+/// How many locked files a snapshot opens anew; further locked files stay as they are.
 const MOST_LOCKS: usize = 64;
 
-/// What a snapshot does not have of the process that it was copied from.
+/// The pipes, sockets and locks that a snapshot lacks of the process that it was copied from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
-    /// How many pipes and sockets.
+    /// The number of pipes and sockets that were replaced.
     pub(super) closed: usize,
-    /// The locks (flock(2)) of these files.
+    /// The locks (flock(2)) that were given up: each with the descriptor of its file.
     locks: [Option<(RawFd, FlockOperation)>; MOST_LOCKS],
 }
 
 impl Cut {
     pub(super) const NOTHING: Cut = Cut { closed: 0, locks: [None; MOST_LOCKS] };
 
-    /// Locks the files again, once the process that had locked them has ended; returns how many another one has locked since.
+    /// Locks the files again, once the process that had locked them has ended. Returns how many files could not be locked, because
+    /// another process has locked them since.
     pub(super) fn lock_again(&self) -> usize {
         let again = |(number, operation): &(RawFd, FlockOperation)| {
             // SAFETY: the snapshot has closed nothing since it was made.
@@ -55,8 +56,8 @@ impl Cut {
     }
 }
 
-/// Replaces the pipes and sockets of a process that has just been forked, but for its own, and opens locked files anew. Does
-/// nothing but system calls.
+/// Replaces the pipes and sockets, except the `own` ones, of a process that has just been forked, and opens locked files anew.
+/// Does nothing but system calls.
 pub(super) fn cut(own: &[Identity]) -> Result<Cut, Errno> {
     let ends = DeadEnds::new()?;
     let folder = open(c"/proc/self/fd", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -68,7 +69,7 @@ pub(super) fn cut(own: &[Identity]) -> Result<Cut, Errno> {
         let Some(number) = number(entry?.file_name()).filter(|number| !ends.has(*number)) else { continue };
         // SAFETY: this process has one thread, and does not close the descriptor while it is borrowed.
         let fd = unsafe { BorrowedFd::borrow_raw(number) };
-        // A file of a file system that does not answer is no reason to keep the others.
+        // If one file cannot be examined, for example on a file system that does not answer, the others are still replaced.
         match ends.in_place_of(fd, own) {
             Ok(Place::Of(end)) => {
                 replace(fd, end)?;
@@ -89,8 +90,8 @@ pub(super) fn cut(own: &[Identity]) -> Result<Cut, Errno> {
     Ok(cut)
 }
 
-/// What locks a file as this process has it locked; none if it has not. Linux tells of it in lines as `lock: 1: FLOCK  ADVISORY
-/// WRITE …` (proc_pid_fdinfo(5)).
+/// The operation that locks a file as this process has it locked; none if the file is not locked. Linux lists locks in lines
+/// such as `lock: 1: FLOCK  ADVISORY WRITE …` (proc_pid_fdinfo(5)).
 fn lock_of(number: RawFd) -> Result<Option<FlockOperation>, Errno> {
     let info = open(path(c"/proc/self/fdinfo/", number).as_c_str()?, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut bytes = [0; 1024];
@@ -104,7 +105,7 @@ fn lock_of(number: RawFd) -> Result<Option<FlockOperation>, Errno> {
     }))
 }
 
-/// The same file, opened once more, at the same place.
+/// Opens the file of a descriptor once more, at the same position.
 fn opened_anew(fd: BorrowedFd<'_>, number: RawFd) -> Result<OwnedFd, Errno> {
     let kept = OFlags::RWMODE | OFlags::APPEND | OFlags::NONBLOCK | OFlags::SYNC | OFlags::DIRECT;
     let flags = (fcntl_getfl(fd)? & kept) | OFlags::CLOEXEC;
@@ -113,7 +114,7 @@ fn opened_anew(fd: BorrowedFd<'_>, number: RawFd) -> Result<OwnedFd, Errno> {
     Ok(file)
 }
 
-/// A path made without an allocation.
+/// A path that is built without an allocation.
 struct NumberedPath([u8; 40]);
 
 impl NumberedPath {
@@ -125,7 +126,7 @@ impl NumberedPath {
 fn path(folder: &CStr, number: RawFd) -> NumberedPath {
     let mut path = [0; 40];
     let mut rest = &mut path[..39];
-    // A longer path has no end, and is refused.
+    // A path that is too long gets no terminating zero byte, and is refused.
     let written = rest.write_all(folder.to_bytes()).and_then(|()| write!(rest, "{number}"));
     NumberedPath(if written.is_ok() { path } else { [1; 40] })
 }
@@ -134,7 +135,7 @@ fn number(name: &CStr) -> Option<RawFd> {
     name.to_str().ok()?.parse().ok()
 }
 
-/// Descriptors whose other side has gone: reading finds the end, writing finds a broken pipe.
+/// Descriptors whose other side is closed: a read finds the end of the stream, a write fails with a broken pipe.
 struct DeadEnds {
     reader: OwnedFd,
     writer: OwnedFd,
@@ -153,7 +154,7 @@ impl DeadEnds {
         [&self.reader, &self.writer, &self.socket].iter().any(|end| end.as_raw_fd() == number)
     }
 
-    /// What is to stand in the place of a descriptor.
+    /// Chooses what replaces a descriptor.
     fn in_place_of(&self, fd: BorrowedFd<'_>, own: &[Identity]) -> Result<Place<'_>, Errno> {
         let status = fstat(fd)?;
         if own.contains(&(status.st_dev, status.st_ino)) {
@@ -176,7 +177,7 @@ impl DeadEnds {
     }
 }
 
-/// What stands in the place of a descriptor in a snapshot.
+/// The replacement of a descriptor in a snapshot.
 enum Place<'a> {
     /// This dead end.
     Of(&'a OwnedFd),
@@ -186,7 +187,7 @@ enum Place<'a> {
     Own,
 }
 
-/// Whether a socket is an end of a pair: a Unix socket, and neither side has a name.
+/// Whether a socket is one end of a pair, that is, a Unix socket of which neither side has a name.
 fn is_pair(fd: BorrowedFd<'_>) -> bool {
     let is_unnamed = |address: rustix::net::SocketAddrAny| address.addr_len() == UNNAMED_BYTES;
     socket_domain(fd) == Ok(AddressFamily::UNIX)

@@ -1,4 +1,4 @@
-//! The cell process' own descriptors. Cells that close or replace the first three descriptors do not reach them.
+//! The cell process' own descriptors, which have high numbers: cells that close or replace descriptors 0 to 2 do not affect them.
 
 use super::dead_ends::{Identity, identity};
 use anyhow::Result;
@@ -6,10 +6,10 @@ use rustix::io::fcntl_dupfd_cloexec;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Programs that close descriptors at random close low ones.
+/// The lowest number of a private descriptor. Programs that close descriptors at random close low numbers.
 const FIRST_PRIVATE: i32 = 100;
 
-/// What descriptors 0, 1 and 2 must refer to, and the socket to the supervisor.
+/// Copies of the files to which descriptors 0, 1 and 2 must refer, and the socket to the supervisor.
 pub(super) struct Descriptors {
     nothing: OwnedFd,
     stdout: OwnedFd,
@@ -18,7 +18,7 @@ pub(super) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Moves the supervisor's socket away from descriptor 0. What it refers to then is empty.
+    /// Moves the supervisor's socket away from descriptor 0, which then refers to `/dev/null`.
     pub(super) fn take_over() -> Result<Self> {
         let nothing = File::open("/dev/null")?;
         let descriptors = Self {
@@ -37,12 +37,12 @@ impl Descriptors {
         Ok((duplicate()?, duplicate()?))
     }
 
-    /// What descriptor 0 refers to.
+    /// The identity of the file to which descriptor 0 refers, `/dev/null`.
     pub(super) fn nothing(&self) -> Result<Identity> {
         Ok(identity(&self.nothing)?)
     }
 
-    /// What the process' own descriptors refer to.
+    /// The identities of the files to which the process' own descriptors refer.
     pub(super) fn own(&self) -> Result<[Identity; 3]> {
         Ok([identity(&self.stdout)?, identity(&self.stderr)?, identity(&self.supervisor)?])
     }

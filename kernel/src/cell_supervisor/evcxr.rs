@@ -1,4 +1,4 @@
-//! The supervisor's connection to evcxr, which comes through a relay and speaks lines of text.
+//! The supervisor's connection to evcxr: lines of text, which a relay passes on.
 
 use super::accept;
 use super::streams::{read_available, take_line};
@@ -8,13 +8,13 @@ use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
-/// evcxr takes this line for the end of a cell.
+/// The line that means the end of a cell to evcxr.
 const COMPLETE: &[u8] = b"EVCXR_EXECUTION_COMPLETE\n";
 
-/// A line that is not UTF-8 is an error to evcxr. It then keeps its list of variables as it was.
+/// A line that is not UTF-8, which is an error to evcxr. evcxr then keeps its list of variables as it was.
 const REFUSED: &[u8] = b"\xff\n";
 
-/// evcxr, as the supervisor sees it.
+/// The connection to evcxr's present relay, and the socket at which the next relay connects.
 pub(super) struct Evcxr {
     pub(super) listener: UnixListener,
     relay: Option<UnixStream>,
@@ -30,7 +30,7 @@ impl Evcxr {
         self.relay.as_ref().map(AsFd::as_fd)
     }
 
-    /// Takes the connection of a new relay; `false` where there is none.
+    /// Accepts the connection of a new relay; `false` if there is none.
     pub(super) fn accept(&mut self) -> Result<bool> {
         let Some(relay) = accept(&self.listener)? else { return Ok(false) };
         self.relay = Some(relay);
@@ -38,7 +38,7 @@ impl Evcxr {
         Ok(true)
     }
 
-    /// The lines that have come.
+    /// Reads the lines that have arrived.
     pub(super) fn read(&mut self) -> Result<Vec<Vec<u8>>> {
         let Some(relay) = &self.relay else { return Ok(Vec::new()) };
         if !read_available(relay, &mut self.bytes)? {
@@ -64,7 +64,7 @@ impl Evcxr {
         self.send(format!("{line}\n").as_bytes())
     }
 
-    /// evcxr reads every line at once, so this may block.
+    /// Sends a line. evcxr reads every line at once, so a blocking write is safe.
     fn send(&mut self, line: &[u8]) -> Result<()> {
         let Some(relay) = &mut self.relay else { return Ok(()) };
         relay.set_nonblocking(false)?;
@@ -76,7 +76,7 @@ impl Evcxr {
     }
 }
 
-/// What a line from evcxr orders.
+/// Parses a line from evcxr into an order; none if the line is no order.
 pub(super) fn order(line: &[u8], sample_ms: Option<u64>) -> Option<CellOrder> {
     let mut words = std::str::from_utf8(line).ok()?.split_whitespace();
     let (Some("LOAD_AND_RUN"), Some(library), Some(function)) = (words.next(), words.next(), words.next()) else {

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// The kernel, as the supervisor sees it.
+/// The socket to the kernel, with the bytes that have been read from it.
 pub(super) struct Kernel {
     stream: UnixStream,
     bytes: Vec<u8>,
@@ -27,7 +27,7 @@ impl Kernel {
         wire::write(&mut self.stream, frame).context("the kernel is gone")
     }
 
-    /// Reads what has come; `false` once the kernel has gone.
+    /// Reads the bytes that have arrived; `false` once the kernel has gone.
     pub(super) fn read(&mut self) -> Result<bool> {
         self.stream.set_nonblocking(true)?;
         let open = read_available(&self.stream, &mut self.bytes);
@@ -35,7 +35,7 @@ impl Kernel {
         open
     }
 
-    /// The next order that has been read.
+    /// Takes the next of the orders that have been read; none if there is no whole order.
     pub(super) fn take_order(&mut self) -> Result<Option<SupervisorOrder>> {
         Ok(wire::take(&mut self.bytes)?)
     }

@@ -1,7 +1,7 @@
-//! Separates what a cell prints from the lines with which evcxr's generated code speaks to evcxr.
+//! Separates what a cell prints from the lines that evcxr's generated code sends to evcxr.
 //!
 //! Both come over the cell's standard output. A marker is recognised by its text alone, so a line of the user's that
-//! imitates one may be lost. The end of a cell is not reported this way, so evcxr and the supervisor stay in step.
+//! imitates a marker may be lost. The end of a cell is not reported by a marker, so evcxr and the supervisor stay in step.
 
 /// A piece of a cell's standard output.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ const PANIC: &str = "EVCXR_PANIC_NOTIFICATION";
 const ERROR: &str = "EVCXR_ERROR_OCCURRED";
 const CHANGED_TYPE: &str = "EVCXR_VARIABLE_CHANGED_TYPE:";
 
-/// Takes the bytes in as they come.
+/// A parser that splits standard output into [`Piece`]s as the bytes arrive.
 #[derive(Debug, Default)]
 pub(super) struct Markers {
     held: Vec<u8>,
@@ -33,7 +33,7 @@ pub(super) struct Markers {
 }
 
 impl Markers {
-    /// The pieces that these bytes complete. What may still become a marker is held back.
+    /// Adds bytes, and returns the pieces that they complete. Bytes that may still become a marker are held back.
     pub(super) fn push(&mut self, bytes: Vec<u8>) -> Vec<Piece> {
         if self.held.is_empty() {
             self.held = bytes;
@@ -45,7 +45,7 @@ impl Markers {
         pieces
     }
 
-    /// The cell writes no more for now, so what is held back outside of content is the user's.
+    /// Returns the bytes that are held back outside of content. The cell writes no more for now, so they are the user's.
     pub(super) fn release(&mut self) -> Vec<Piece> {
         if self.in_content || self.held.is_empty() {
             return Vec::new();
@@ -53,7 +53,7 @@ impl Markers {
         vec![Piece::Text(std::mem::take(&mut self.held))]
     }
 
-    /// The cell has ended, so everything that is held back is the user's, and open content is closed.
+    /// Returns everything that is held back, because the cell has ended, and closes open content.
     pub(super) fn finish(&mut self) -> Vec<Piece> {
         let mut pieces = Vec::new();
         if std::mem::take(&mut self.in_content) {
@@ -70,7 +70,7 @@ impl Markers {
         if self.in_content {
             let Some(line) = self.take_line() else { return false };
             if line == PANIC {
-                // evcxr, too, takes it for the end of the content.
+                // For evcxr, too, a panic ends the content.
                 self.in_content = false;
                 pieces.push(Piece::Panicked);
                 return true;
@@ -108,10 +108,10 @@ impl Markers {
     }
 }
 
-/// Where the first marker, or what may become one, begins; the length where there is none.
+/// The start of the first marker, or of bytes that may become one; the length of the bytes if there is none.
 fn find_prefix(bytes: &[u8]) -> usize {
     let mut start = 0;
-    // Most bytes are not the first one of a marker, and are passed over fast.
+    // Most bytes are not the first byte of a marker, and `position` skips them fast.
     while let Some(found) = bytes[start..].iter().position(|byte| *byte == PREFIX[0]) {
         start += found;
         let rest = &bytes[start..];
@@ -124,7 +124,7 @@ fn find_prefix(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// What evcxr is sent for a piece, if anything.
+/// The line that evcxr gets for a piece, if any.
 pub(super) fn line_for_evcxr(piece: &Piece) -> Option<&str> {
     match piece {
         Piece::Text(_) | Piece::Changed(_) => None,

@@ -6,18 +6,18 @@ use ferrotune_link::CellEnding;
 use ferrotune_machine::memory::{available_bytes, oom_kills, private_bytes};
 use std::time::{Duration, Instant};
 
-/// If the machine has less memory available, the running cell is killed, before the system chooses a process itself.
+/// The available memory below which the running cell is killed, before the system chooses a process itself.
 const FLOOR_BYTES: u64 = 500 << 20;
 
-/// A cell that has taken less than this since it began is not the reason why the machine is short of memory.
+/// The growth below which a cell is not the reason why the machine is short of memory.
 const SMALL_BYTES: u64 = 64 << 20;
 
-/// With less room than this, the process is checked often: a program can fill several GB in a second.
+/// The free room below which the process is checked often: a program can fill several GB in a second.
 const NEAR_BYTES: u64 = 2 << 30;
 const OFTEN: Duration = Duration::from_millis(10);
 const SELDOM: Duration = Duration::from_millis(50);
 
-/// Checks the process while a cell runs.
+/// The memory check of the cell process while a cell runs.
 pub(super) struct Watch {
     limit_bytes: Option<u64>,
     floor_bytes: u64,
@@ -51,12 +51,12 @@ impl Watch {
         self.limit_bytes
     }
 
-    /// How much the copies for `%undo` may hold beside the process itself.
+    /// How much memory the snapshots for `%undo` may hold in addition to the process itself.
     pub(super) fn undo_budget_bytes(&self) -> u64 {
         self.undo_budget_bytes
     }
 
-    /// A cell begins.
+    /// Starts the check at the start of a cell.
     pub(super) fn begin(&mut self, cells: &CellProcess) {
         self.at_begin_bytes = private_bytes(cells.number()).unwrap_or(0);
         self.peak_bytes = self.at_begin_bytes;
@@ -64,24 +64,24 @@ impl Watch {
         self.look_at = Some(Instant::now());
     }
 
-    /// When to look next.
+    /// When to check the memory next.
     pub(super) fn due(&self) -> Option<Instant> {
         self.look_at
     }
 
-    /// Looks, if it is time to. An ending is what the process has come to.
+    /// Checks the memory, if the next check is due. Returns an ending if the process has to be killed for it.
     pub(super) fn look(&mut self, cells: &CellProcess, now: Instant) -> Option<CellEnding> {
         if self.look_at.is_some_and(|at| at > now) {
             return None;
         }
-        // A process that has just ended holds nothing, and a machine that does not tell cannot be guarded.
+        // A process that has just ended holds no memory, and a machine that does not report its memory cannot be guarded.
         let held = private_bytes(cells.number()).unwrap_or(0);
         let available = available_bytes().unwrap_or(u64::MAX);
         self.peak_bytes = self.peak_bytes.max(held);
         let room = self.limit_bytes.map_or(u64::MAX, |limit| limit.saturating_sub(held));
         let room = room.min(available.saturating_sub(self.floor_bytes));
         self.look_at = Some(now + if room < NEAR_BYTES { OFTEN } else { SELDOM });
-        // A cell that only gives back memory, or takes next to none, must be able to run.
+        // A cell that only frees memory, or allocates little, must be able to run even above the limit.
         if self.limit_bytes.is_some_and(|limit| held > limit.max(self.at_begin_bytes + SMALL_BYTES)) {
             return Some(self.out_of_memory(self.limit_bytes));
         }
@@ -93,7 +93,7 @@ impl Watch {
         CellEnding::OutOfMemory { peak_bytes: self.peak_bytes, limit_bytes }
     }
 
-    /// What a SIGKILL that did not come from here means: the system's own way of making room, if it has just made some.
+    /// The ending of a process that got SIGKILL from elsewhere: out of memory, if the system's OOM killer has just killed a process.
     pub(super) fn killed(&self) -> Option<CellEnding> {
         let before = self.kernel_kills?;
         (oom_kills()? > before).then(|| self.out_of_memory(None))

@@ -1,4 +1,4 @@
-//! What cells print and show is passed on in order, at once, and no faster than a front end can take it.
+//! Passes what cells print and show to the kernel: in order, at once, and no faster than a front end can process it.
 
 use super::Supervisor;
 use super::connections::AnswerFrom;
@@ -10,20 +10,21 @@ use ferrotune_link::{Answer, KernelFrame, Stream};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// A cell that prints or shows more has to wait, as at a terminal. Otherwise output that front ends cannot take would fill
-/// the memory. The output of one second passes at once.
+/// The limit of a cell's output. A cell that prints or shows more has to wait, as at a terminal: otherwise output that front
+/// ends cannot process would fill the memory. The output of one second passes at once.
 const OUTPUT_BYTES_PER_SECOND: f64 = 64e6;
 
-/// A cell that prints more than this within [`BURST`] prints faster than anyone reads, and line by line costs more than it
-/// prints. From then on its output is read in larger pieces, this far apart.
+/// The output within [`BURST`] from which on a cell prints faster than a user reads. To pass such output on line by line costs
+/// more than to print it, so it is read in larger pieces, with [`PIECE`] between two reads.
 const BURST_BYTES: usize = 64 << 10;
 const BURST: Duration = Duration::from_millis(50);
 const PIECE: Duration = Duration::from_millis(5);
 
-/// How often the streams are read at a time while more comes. A cell that prints without end must not block everything else.
+/// How often one [`drain`](Supervisor::drain) reads the streams while more bytes arrive. A cell that prints without end must not
+/// block the supervisor.
 const MOST_LOOKS: usize = 4;
 
-/// What has been read of the cell's two streams and is not complete yet.
+/// Incomplete markers and characters that were read from the cell's two streams, and the limits of the output's rate.
 #[derive(Default)]
 pub(super) struct Output {
     pub(super) markers: Markers,
@@ -50,7 +51,7 @@ impl Allowance {
         self.bytes -= bytes as f64;
     }
 
-    /// Adds what has been earned by now. If that does not suffice, the result is how long to wait.
+    /// Adds the bytes that may be passed on since the last call. If the allowance is still below zero, returns how long to wait.
     pub(super) fn wait(&mut self, now: Instant) -> Option<Duration> {
         let earned = OUTPUT_BYTES_PER_SECOND * now.duration_since(self.updated_at).as_secs_f64();
         // After one large picture the cell waits for a second at most.
@@ -60,7 +61,7 @@ impl Allowance {
     }
 }
 
-/// How much has been read lately.
+/// How many bytes have been read in the present burst, and when.
 pub(super) struct Pace {
     bytes: usize,
     began_at: Instant,
@@ -83,7 +84,7 @@ impl Pace {
         self.read_at = now;
     }
 
-    /// How long to wait before more is read; none if that is to be at once.
+    /// How long to wait before more is read; none if more may be read at once.
     pub(super) fn wait(&self, now: Instant) -> Option<Duration> {
         let left = (self.read_at + PIECE).saturating_duration_since(now);
         (self.bytes > BURST_BYTES && !left.is_zero()).then_some(left)
@@ -91,14 +92,14 @@ impl Pace {
 }
 
 impl Supervisor {
-    /// Passes on what has been printed so far: first that of the stream that had it first.
+    /// Passes on what the cell has printed so far, the stream with the earliest bytes first.
     pub(super) fn drain(&mut self) -> Result<()> {
         let mut order = self.streams.arrivals.take()?;
         for _ in 0..MOST_LOOKS {
             for stream in order.unwrap_or([Stream::Stdout, Stream::Stderr]) {
                 self.drain_stream(stream)?;
             }
-            // What has come since the first look, or bytes that have been read already: these must not take a place next time.
+            // Bytes that have arrived since the last read, or that have been read already: these must not count in the next order.
             order = self.streams.arrivals.take()?;
             if order.is_none() {
                 return Ok(());
@@ -131,14 +132,14 @@ impl Supervisor {
         }
     }
 
-    /// Also passes on what might have become a marker: the cell has written all that it meant to by now.
+    /// Passes on what the cell has printed, also an unfinished marker: the cell has written everything that precedes a frame.
     pub(super) fn drain_whole(&mut self) -> Result<()> {
         self.drain()?;
         let pieces = self.output.markers.release();
         self.pass_on(pieces)
     }
 
-    /// The cell has ended: passes on everything, also lines and characters that are not complete.
+    /// Passes on everything after the end of a cell, also lines and characters that are not complete.
     pub(super) fn drain_to_end(&mut self) -> Result<()> {
         self.drain()?;
         let pieces = self.output.markers.finish();
@@ -159,7 +160,7 @@ impl Supervisor {
                     let text = self.output.stdout_text.push(bytes);
                     self.print(Stream::Stdout, text)?;
                 }
-                // The cell has told the kernel its error.
+                // The cell itself has sent its error to the kernel.
                 Piece::Failed => self.raise(Event::CellFailed)?,
                 Piece::Panicked => {
                     self.kernel.tell(&KernelFrame::Panicked)?;
@@ -179,7 +180,7 @@ impl Supervisor {
         self.kernel.tell(&KernelFrame::Stream { stream, text })
     }
 
-    /// Passes on what a cell shows, after what it has printed before.
+    /// Passes a frame of a cell on to the kernel, after the text that the cell has printed before.
     pub(super) fn take_frame(&mut self, number: usize) -> Result<()> {
         let (count, frame) = self.connections.read(number)?;
         self.output.allowance.spend(count);
@@ -195,7 +196,7 @@ impl Supervisor {
         };
         let question = self.connections.await_answer(number, from);
         match self.kernel.tell(&KernelFrame::Asked { number: question, question: Box::new(frame) }) {
-            // With its number, the frame does not fit any more.
+            // With the number of its question, the frame is larger than the limit.
             Err(error) if is_too_large(&error) => {
                 let reason = "a message of a cell is at most 256 MiB large".to_owned();
                 self.connections.answer_question(question, &Answer::Refused { reason })

@@ -1,7 +1,7 @@
 //! The process in which cells run: loads each cell's shared object and calls it.
 //!
-//! It owns the user's variables, through a pointer that only the cells understand, and makes a snapshot of itself after
-//! every cell. It links no candle: candle comes with the prelude, which it loads.
+//! The process owns the user's variables, through a pointer that only the cells understand, and makes a snapshot of itself
+//! after every cell. The program links no candle: candle comes with the prelude, which the process loads.
 #![expect(unsafe_code, reason = "cells are loaded and called by name, over the C calling convention")]
 
 use super::dead_ends::{Cut, Identity};
@@ -23,7 +23,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How likely the system is to choose this process when memory runs out: before everything but a trial.
+/// The `oom_score_adj` of this process: when memory runs out, the system kills it before every other process but a trial.
 const OOM_SCORE: &str = "900";
 
 /// Runs cells until standard input, a socket to the supervisor, is closed.
@@ -36,12 +36,12 @@ pub(crate) fn run([standard_library, prelude]: &[PathBuf; 2]) -> Result<()> {
     let snapshots = std::env::var_os(SNAPSHOTS_VARIABLE).map(PathBuf::from);
     let snapshots = snapshots.with_context(|| format!("{SNAPSHOTS_VARIABLE} is not set"))?;
     let descriptors = Descriptors::take_over()?;
-    // What `%env` sets is a change, which programs that are started elsewhere get as well.
+    // The environment without the settings of `%env`: those count as changes, which the kernel's other programs get as well.
     let environment = std::env::vars_os().collect();
     let settings = Settings::of(&snapshots);
     settings.apply_beyond(&Settings::default());
     let (orders, reports) = descriptors.supervisor()?;
-    // The prelude does not say where Rust's standard library is. Cells, which do, are linked with the same one.
+    // The prelude has no path to Rust's standard library. Cells have one, to this same library.
     // SAFETY: it is Rust's standard library.
     let standard_library = unsafe { Library::open(Some(standard_library), RTLD_NOW) };
     std::mem::forget(standard_library.context("cannot load Rust's standard library")?);
@@ -63,23 +63,24 @@ struct Process {
     descriptors: Descriptors,
     /// The socket at which snapshots wait.
     snapshots: PathBuf,
-    /// As they were when this process made its last snapshot.
+    /// The settings at the time of this process's last snapshot.
     settings: Settings,
     reports: File,
-    /// Only the cells know what it points to.
+    /// The pointer to the user's variables. Only the cells know its type.
     variables: *mut c_void,
     /// The snapshots of this process that may still live.
     made: Vec<Pid>,
-    /// No thread has the standard output locked.
+    /// Whether no thread holds the standard output locked.
     is_quiet: bool,
     /// The environment that this process was started with.
     environment: BTreeMap<OsString, OsString>,
-    /// What was reported last.
+    /// The environment and folder that were reported last.
     surroundings: Option<Surroundings>,
 }
 
 impl Process {
-    /// The orders come unbuffered: a snapshot must not hold an order that this process has yet to follow.
+    /// Follows the supervisor's orders until the socket is closed. The orders are read unbuffered: a snapshot must not hold an order
+    /// that this process has yet to follow.
     fn serve(&mut self, mut orders: File) -> Result<()> {
         self.report_surroundings()?;
         self.make_snapshot()?;
@@ -125,12 +126,12 @@ impl Process {
         Ok(CellReport::Completed { missing: (self.hooks.missing)() })
     }
 
-    /// This process may be killed at any time, so a report is written at once, and whole.
+    /// Sends a report at once and whole, because this process may be killed at any time.
     fn report(&mut self, report: &CellReport) -> Result<()> {
         Ok(wire::write(&mut self.reports, report)?)
     }
 
-    /// Reports what programs would find that are started from this process, if that has changed.
+    /// Reports the working directory and the changes to the environment, if they differ from the last report.
     fn report_surroundings(&mut self) -> Result<()> {
         let now: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
         let text = |value: &OsString| value.to_string_lossy().into_owned();
@@ -146,14 +147,14 @@ impl Process {
         Ok(())
     }
 
-    /// Leaves a snapshot of this process behind, which holds no memory that cells have freed. A snapshot that is woken comes
-    /// back from here, too, after it has made a snapshot of itself.
+    /// Makes a snapshot of this process, which holds no memory that cells have freed. A snapshot that is woken returns from this
+    /// function, too, after it has made a snapshot of itself.
     fn make_snapshot(&mut self) -> Result<Side> {
         let mut side = Side::Original;
         self.settings = Settings::of(&self.snapshots);
         loop {
             snapshot::reap(&mut self.made);
-            // The fork would copy the pages' entries, and the next cell each page that it writes.
+            // Otherwise the fork would copy the page table entries of freed memory, and the next cell each freed page that it writes.
             trim();
             let report = match self.fork() {
                 Ok(Fork::Original { snapshot, cost }) => {
@@ -185,7 +186,7 @@ impl Process {
         attempt.result.context("the prelude did not call back")?
     }
 
-    /// This process was a snapshot, and takes the place of the one that it was copied from.
+    /// Puts this process, a woken snapshot, in the place of the process that it was copied from.
     fn take_over(&mut self, threads: Vec<String>, cut: &Cut) -> Result<()> {
         wait_for_adoption();
         end_with_supervisor()?;
@@ -214,14 +215,14 @@ fn sampled(sampler: Result<Sampler, SamplerError>) -> CellReport {
     }
 }
 
-/// In which process a call of [`Process::make_snapshot`] has returned.
+/// The process in which a call of [`Process::make_snapshot`] has returned.
 #[derive(PartialEq)]
 enum Side {
     Original,
     Woken,
 }
 
-/// Has malloc give the memory back to the system that it has kept during a cell. Only glibc has a function for it.
+/// Makes malloc give freed memory back to the system. Only glibc has a function for this.
 fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim takes the allocator's own locks, and touches only what nobody has allocated.
@@ -230,7 +231,7 @@ fn trim() {
     }
 }
 
-/// A fork that is to be made while no thread can hold the standard streams locked; the copy could not unlock them.
+/// A fork that is made while no thread can hold the standard streams locked; the copy could not unlock them.
 struct Attempt<'a> {
     snapshots: &'a Path,
     own: &'a [Identity],
@@ -259,8 +260,8 @@ fn is_child_of_supervisor() -> bool {
     std::env::var(SUPERVISOR_VARIABLE).ok() == parent
 }
 
-/// Waits until the supervisor is the parent of a woken snapshot. If the snapshot asked for the death signal while the
-/// original is still ending, it would be killed with it.
+/// Waits until the supervisor is the parent of this woken snapshot. If the snapshot asked for the death signal while the
+/// original is still ending, it would be killed with the original.
 fn wait_for_adoption() {
     let deadline = Instant::now() + super::phase::PATIENCE;
     while !is_child_of_supervisor() && Instant::now() < deadline {
@@ -268,7 +269,7 @@ fn wait_for_adoption() {
     }
 }
 
-/// Functions of the prelude that surround a cell.
+/// The prelude's functions that the process calls before, during and after a cell.
 struct Hooks {
     start: extern "C" fn(),
     before_cell: extern "C" fn(),
@@ -298,7 +299,7 @@ impl Hooks {
     }
 }
 
-/// A function of a library, by its name.
+/// Finds a function of a library by its name.
 ///
 /// # Safety
 /// The function must be of type `F`.
@@ -308,7 +309,7 @@ unsafe fn find<F: Copy>(library: &Library, name: &str) -> Result<F> {
     Ok(*function.with_context(|| format!("the library has no {name}"))?)
 }
 
-/// A cell's function: takes the variables and gives them back.
+/// A cell's function: takes the pointer to the variables and returns the new one.
 type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
 
 fn load(path: &Path, function: &str) -> Result<Entry> {

@@ -1,6 +1,6 @@
-//! The relay: evcxr believes that it is the process in which cells run. It passes lines between evcxr and the supervisor.
+//! The relay: passes lines between evcxr and the supervisor. evcxr takes the relay for the process in which cells run.
 //!
-//! evcxr ends and starts relays as it likes. The supervisor and the variables stay.
+//! evcxr may end and start relays at any time. The supervisor and the variables stay.
 
 use super::{KERNEL_VARIABLE, RELAY_SOCKET};
 use anyhow::{Context, Result};

@@ -1,4 +1,4 @@
-//! What the kernel orders and requests of the supervisor.
+//! The kernel's orders and requests to the supervisor, and how the supervisor follows them.
 
 use super::Supervisor;
 use super::phase::Event;
@@ -7,7 +7,7 @@ use ferrotune_link::{KernelFrame, MemoryReport, SupervisorOrder, SupervisorReply
 use std::time::Instant;
 
 impl Supervisor {
-    /// Follows the orders that have been read. While the supervisor is busy, they wait.
+    /// Follows the orders that have been read. While the supervisor is busy, the orders wait.
     pub(super) fn take_kernel_orders(&mut self) -> Result<()> {
         while !self.protocol.is_busy() {
             let Some(order) = self.kernel.take_order()? else { break };
@@ -25,7 +25,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Does what the kernel requests; none where the reply comes later, as an effect.
+    /// Carries out a request of the kernel, and returns the reply; none if the reply comes later, as an effect.
     fn comply(&mut self, number: u64, request: SupervisorRequest) -> Result<Option<SupervisorReply>> {
         let refused = |reason: &str| Ok(Some(SupervisorReply::Refused { reason: reason.to_owned() }));
         let now = Instant::now();

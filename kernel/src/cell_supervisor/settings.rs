@@ -1,5 +1,5 @@
-//! What `%cd` and `%env` have set, in a file of the kernel's folder. The kernel writes it; a cell process applies it when it
-//! starts and when it wakes from a snapshot. So the settings hold after a crash and after `%undo`.
+//! The settings of `%cd` and `%env`, in a file of the kernel's folder. The kernel writes the file; a cell process applies it
+//! when it starts and when it wakes from a snapshot. So the settings hold after a crash and after `%undo`.
 #![expect(unsafe_code, reason = "changing the environment of a process")]
 
 use crate::chain;
@@ -10,10 +10,10 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Its name in the kernel's folder.
+/// Name of the settings file in the kernel's folder.
 const FILE: &str = "settings.json";
 
-/// The settings. What is not set is as the kernel found it.
+/// The folder and the environment variables that magics have set. Everything else is as the kernel's own process has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Settings {
     pub(crate) folder: Option<PathBuf>,
@@ -21,7 +21,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// The settings in a kernel's folder; none are set where there is no file.
+    /// Reads the settings in a kernel's folder; without a file, nothing is set.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         let file = folder.join(FILE);
         match fs::read(&file) {
@@ -31,14 +31,14 @@ impl Settings {
         }
     }
 
-    /// Writes them into a kernel's folder.
+    /// Writes the settings into a kernel's folder.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         let new = folder.join(format!("{FILE}.new"));
         fs::write(&new, serde_json::to_vec(self)?)?;
         fs::rename(&new, folder.join(FILE)).context("cannot keep the settings of %cd and %env")
     }
 
-    /// The settings of the kernel in whose folder the snapshots' socket is.
+    /// Reads the settings of the kernel in whose folder the snapshots' socket is.
     pub(super) fn of(snapshots: &Path) -> Self {
         Self::read(snapshots.parent().unwrap_or(Path::new("."))).unwrap_or_else(|error| {
             eprintln!("the settings of %cd and %env are lost: {}", chain::in_one_line(&error));
@@ -46,8 +46,8 @@ impl Settings {
         })
     }
 
-    /// Applies to this process, which must have only one thread, what differs from the settings that it knows: what cells have
-    /// changed since stays. Says what cannot be applied.
+    /// Applies to this process the settings that differ from the `known` ones; other changes that cells have made stay. The process
+    /// must have only one thread. Prints an error for a folder that cannot be applied.
     pub(super) fn apply_beyond(&self, known: &Self) {
         if let Some(folder) = self.folder.as_ref().filter(|_| self.folder != known.folder)
             && let Err(error) = std::env::set_current_dir(folder)

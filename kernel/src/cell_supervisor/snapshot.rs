@@ -1,7 +1,7 @@
 //! Makes a snapshot of the process that holds the variables: a forked child that sleeps.
 //!
-//! The child connects to the supervisor, which alone decides whether it wakes or ends. Memory is copied that way; threads
-//! and device contexts are not.
+//! The child connects to the supervisor, which alone decides whether the child wakes or ends. The fork copies memory, but not
+//! threads and device contexts.
 #![expect(unsafe_code, reason = "fork, and leaving a forked process without running what belongs to the other one")]
 
 use super::dead_ends::{self, Cut, Identity};
@@ -14,13 +14,13 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What must be left to the machine if a cell changes all memory that the process and its snapshot share.
+/// The memory that must stay available to the machine if a cell changes all memory that the process and its snapshot share.
 const RESERVE_BYTES: u64 = 512 << 20;
 
-/// The byte that wakes a snapshot. At the end of the stream it ends.
+/// The byte that wakes a snapshot. At the end of the stream the snapshot ends.
 pub(super) const WAKE: u8 = b'w';
 
-/// In which process the caller is after the fork.
+/// The process in which the caller is after the fork.
 pub(super) enum Fork {
     /// This process goes on; the snapshot sleeps.
     Original {
@@ -29,19 +29,19 @@ pub(super) enum Fork {
         /// How long the fork took.
         cost: Duration,
     },
-    /// There is not enough memory for both.
+    /// There is not enough memory for a process and its snapshot, so there is no fork.
     Unguarded,
     /// This is the snapshot, and it has been woken: it takes the place of the original.
     Woken {
         /// Names of the original's threads, which were not copied.
         threads: Vec<String>,
-        /// What it has not kept.
+        /// The pipes, sockets and locks that the snapshot has not kept.
         cut: Box<Cut>,
     },
 }
 
-/// Forks, where memory allows. In the child this returns only when the supervisor, at `socket`, has woken it. The child keeps
-/// no pipes and connections but its `own`.
+/// Forks, if there is enough memory. In the child this returns only when the supervisor, at `socket`, has woken the child. The
+/// child keeps no pipes and connections but its `own`.
 pub(super) fn take(socket: &Path, own: &[Identity]) -> Result<Fork> {
     if !memory_suffices()? {
         return Ok(Fork::Unguarded);
@@ -70,29 +70,29 @@ pub(super) fn take(socket: &Path, own: &[Identity]) -> Result<Fork> {
     }
 }
 
-/// Ends a process that the user's own code has forked: it must not go on as if it were the notebook's.
+/// Ends a process that the user's own code has forked, which must not go on as if it were the cell process.
 pub(super) fn leave() -> ! {
     // SAFETY: ends this process at once; its exit handlers and buffers are the parent's.
     unsafe { libc::_exit(0) }
 }
 
-/// Sleeps until the supervisor has decided. Once it has woken this process, returns what it lacks.
+/// Sleeps until the supervisor has decided. If it wakes this process, returns what the process has lost; none if it has to end.
 fn sleep(socket: &Path, own: &[Identity]) -> Option<Cut> {
-    // The parent's group is killed as a whole.
+    // The parent's process group is killed as a whole, so the snapshot must leave it.
     rustix::process::setpgid(None, None).ok()?;
-    // Nobody could be told why this failed, and a snapshot that keeps too many descriptors is better than none.
+    // A failure cannot be reported from here, and a snapshot that keeps too many descriptors is better than none.
     let cut = dead_ends::cut(own).unwrap_or(Cut::NOTHING);
     let mut supervisor = UnixStream::connect(socket).ok()?;
     let mut byte = [0];
     (supervisor.read_exact(&mut byte).is_ok() && byte == [WAKE]).then_some(cut)
 }
 
-/// Reaps snapshots that have ended. They are children of the process that they were copied from.
+/// Reaps snapshots that have ended. A snapshot is a child of the process that it was copied from.
 pub(super) fn reap(snapshots: &mut Vec<Pid>) {
     snapshots.retain(|pid| matches!(waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None) | Err(Errno::INTR)));
 }
 
-/// Names of the threads beside the calling one, without those that a woken snapshot starts anew; the first few.
+/// The names of the first few threads other than the calling one, without those that a woken snapshot starts anew.
 fn other_threads() -> Vec<String> {
     const MOST: usize = 16;
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
@@ -114,7 +114,7 @@ fn other_threads() -> Vec<String> {
     names.take(MOST).collect()
 }
 
-/// The names of threads that the prelude starts, and starts again in a woken snapshot, begin like this.
+/// The prefix of the names of the threads that the prelude starts, and starts again in a woken snapshot.
 const OWN_THREADS: &str = "ferrotune-";
 
 /// Whether memory is left even if the next cell changes everything that the process holds.

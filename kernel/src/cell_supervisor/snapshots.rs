@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 /// How many cells can be undone.
 const UNDO_CELLS: usize = 5;
 
-/// One sleeping snapshot. Its process ends when this is dropped.
+/// One sleeping snapshot. The snapshot's process ends when this value is dropped.
 pub(super) struct Snapshot {
     pub(super) pid: Pid,
     made_at: Instant,
     cost: Duration,
-    /// The snapshot waits at the other end; none until it has connected.
+    /// The connection at whose other end the snapshot waits; none until the snapshot has connected.
     stream: Option<UnixStream>,
     memory: Rollup,
 }
@@ -56,12 +56,12 @@ impl Snapshot {
     }
 }
 
-/// All snapshots that are kept.
+/// All snapshots that the supervisor keeps.
 #[derive(Default)]
 pub(super) struct Snapshots {
-    /// Of the present state.
+    /// The snapshot of the present state.
     latest: Option<Snapshot>,
-    /// Of the states before the last cells, oldest first.
+    /// The snapshots of the states before the last cells, each with the number of its cell, oldest first.
     before: VecDeque<(u64, Snapshot)>,
     named: Vec<(String, Snapshot)>,
     /// Snapshots that have connected before the process that made them has reported them.
@@ -74,13 +74,13 @@ impl Snapshots {
         if let Some(position) = self.early.iter().position(|(pid, _)| *pid == snapshot.pid) {
             snapshot.stream = Some(self.early.swap_remove(position).1);
         }
-        // Snapshots are made one after the other: what else has connected was made by a process that is gone.
+        // Snapshots are made one after the other: the other early connections are those of snapshots of a process that is gone.
         self.early.clear();
         self.shelve(cell);
         self.latest = Some(snapshot);
     }
 
-    /// The latest snapshot is not of the present state any more. It is kept if `cell` can be undone with it.
+    /// Removes the latest snapshot, which is not of the present state any more. It is kept if `cell` can be undone with it.
     pub(super) fn shelve(&mut self, cell: Option<u64>) {
         if let (Some(last), Some(cell)) = (self.latest.take(), cell) {
             self.before.push_back((cell, last));
@@ -90,7 +90,7 @@ impl Snapshots {
         }
     }
 
-    /// A snapshot has connected.
+    /// Assigns a new connection to its snapshot, by the process id of the other side.
     pub(super) fn connect(&mut self, stream: UnixStream) -> Result<()> {
         let pid = socket_peercred(&stream)?.pid;
         if let Some(snapshot) = self.all().find(|snapshot| snapshot.pid == pid) {
@@ -139,7 +139,7 @@ impl Snapshots {
         }
     }
 
-    /// Gives the latest snapshot a name. The caller has another latest one made; `false` where there is none.
+    /// Gives the latest snapshot a name; `false` if there is no latest snapshot. The caller orders the process to make another one.
     pub(super) fn name(&mut self, name: &str) -> bool {
         let Some(snapshot) = self.latest.take() else { return false };
         self.named.retain(|(known, _)| known != name);
@@ -147,12 +147,12 @@ impl Snapshots {
         true
     }
 
-    /// Drops the oldest state that `%undo` could go back to; `false` where there is none.
+    /// Drops the oldest state to which `%undo` could go back; `false` if there is no such state.
     pub(super) fn drop_oldest(&mut self) -> bool {
         self.before.pop_front().is_some()
     }
 
-    /// A process without variables has been started. Snapshots of earlier states stay.
+    /// Forgets the latest snapshot, because a process without variables has been started. Snapshots of earlier states stay.
     pub(super) fn forget_latest(&mut self) {
         self.latest = None;
         self.early.clear();
@@ -163,10 +163,10 @@ impl Snapshots {
         before.chain(self.named.iter_mut().map(|(_, snapshot)| snapshot)).chain(&mut self.latest)
     }
 
-    /// Measures all snapshots, and drops the oldest for `%undo` as long as all together hold more than `budget_bytes`
-    /// beside what `cells` holds itself.
+    /// Measures all snapshots, and drops the oldest ones for `%undo` as long as all snapshots together hold more than
+    /// `budget_bytes` in addition to the memory of the cell process `cells`.
     pub(super) fn keep_within(&mut self, budget_bytes: u64, cells: Pid) {
-        // This is cheap, and mostly enough: no snapshot costs more than it sees.
+        // This measurement is cheap, and mostly enough: no snapshot costs more than its private pages.
         let seen = self.all().filter_map(|snapshot| private_bytes(number(snapshot.pid))).sum::<u64>();
         if seen <= budget_bytes {
             return;
@@ -174,7 +174,7 @@ impl Snapshots {
         loop {
             self.measure();
             let own = Rollup::of(number(cells));
-            // All shares, less what the process itself sees.
+            // All shares, less the anonymous memory of the cell process itself.
             let extra = (self.share() + own.share_bytes).saturating_sub(own.anonymous_bytes);
             if extra <= budget_bytes || !self.drop_oldest() {
                 return;
@@ -188,7 +188,7 @@ impl Snapshots {
         }
     }
 
-    /// The shares of all snapshots as they were measured last, in bytes.
+    /// The sum of the snapshots' memory shares at the last measurement, in bytes.
     fn share(&mut self) -> u64 {
         self.all().map(|snapshot| snapshot.memory.share_bytes).sum()
     }

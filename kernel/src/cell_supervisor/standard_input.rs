@@ -1,8 +1,8 @@
 //! A cell that reads its standard input asks the user for a line.
 //!
-//! Rust's standard library, which the cells share, reads with the system library's `read`. The program exports a `read` of its
-//! own, which the loader finds first. Programs that a cell starts find the standard input empty, and so do libraries that
-//! read in another way.
+//! Rust's standard library, which the cells share, reads with the C library's `read`. This program exports its own `read`, which
+//! the loader finds first. For programs that a cell starts, and for libraries that read in another way, the standard input is
+//! empty.
 #![expect(unsafe_code, reason = "takes the place of a function of the system library")]
 
 use super::dead_ends::{Identity, identity};
@@ -10,32 +10,32 @@ use libc::{c_int, c_void, size_t, ssize_t};
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Takes the bytes of a line.
+/// A callback that receives the bytes of a line.
 pub(super) type Take = extern "C" fn(*mut c_void, *const u8, usize);
 
-/// Asks for a line and gives it to the function, with the pointer; or returns the number of an error, or [`END`].
+/// Asks the user for a line and passes it to the callback, with the pointer. Returns 0, the number of an error, or [`END`].
 pub(super) type ReadLine = extern "C" fn(Take, *mut c_void) -> c_int;
 
-/// The user has ended the input.
+/// The result that means that the user has ended the input.
 const END: c_int = -1;
 
-/// The standard input of the cells; none in other processes.
+/// The standard input of the cells; not set in other processes.
 static STANDARD_INPUT: OnceLock<StandardInput> = OnceLock::new();
 
 struct StandardInput {
-    /// What descriptor 0 refers to, unless a cell has replaced it.
+    /// The file to which descriptor 0 refers, unless a cell has replaced the descriptor.
     nothing: Identity,
     read_line: ReadLine,
-    /// What is left of the last line; none once an attempt to ask has failed in the cell that runs.
+    /// The unread rest of the last line; none once a question has failed in the running cell.
     rest: Mutex<Option<Vec<u8>>>,
 }
 
-/// From now on, reading descriptor 0 asks for a line as long as it refers to this file.
+/// Makes each later read of descriptor 0 ask for a line, as long as the descriptor refers to the file `nothing`.
 pub(super) fn ask_with(read_line: ReadLine, nothing: Identity) {
     STANDARD_INPUT.get_or_init(|| StandardInput { nothing, read_line, rest: Mutex::new(Some(Vec::new())) });
 }
 
-/// A cell begins: forgets what the user has typed for an earlier one and nothing has read yet.
+/// Drops, at the start of a cell, input that the user has typed for an earlier cell and that no cell has read.
 pub(super) fn begin_cell() {
     if let Some(input) = STANDARD_INPUT.get() {
         *input.rest() = Some(Vec::new());
@@ -43,8 +43,8 @@ pub(super) fn begin_cell() {
 }
 
 impl StandardInput {
-    /// Reads at most so many bytes, or the number of an error. After an error, or the end that the user has typed, the input is
-    /// at its end, so that a loop over all lines ends.
+    /// Reads at most `capacity` bytes; fails with the number of an error. After an error, or after the user has ended the input, all
+    /// later reads find the end of the input, so that a loop over all lines ends.
     fn read(&self, capacity: usize) -> Result<Vec<u8>, c_int> {
         let part = |line: &mut Vec<u8>| line.drain(..capacity.min(line.len())).collect();
         match &mut *self.rest() {
@@ -52,7 +52,7 @@ impl StandardInput {
             Some(line) if !line.is_empty() => return Ok(part(line)),
             Some(_) => {}
         }
-        // Not while the lock is held: a snapshot that is made meanwhile could never unlock it.
+        // The question is asked without the lock: a snapshot that is made while the user types could never unlock it.
         let mut line = Vec::new();
         match (self.read_line)(take, (&raw mut line).cast()) {
             0 => line.push(b'\n'),
@@ -78,10 +78,10 @@ extern "C" fn take(line: *mut c_void, bytes: *const u8, length: usize) {
     unsafe { (*line.cast::<Vec<u8>>()).extend_from_slice(std::slice::from_raw_parts(bytes, length)) }
 }
 
-/// `read(2)`
+/// The `read(2)` of this program, which asks the user where a cell reads its standard input.
 ///
 /// # Safety
-/// As for the system library's function.
+/// `buffer` must have room for `count` bytes, as for the C library's function.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
     let input = STANDARD_INPUT.get().filter(|input| {

@@ -1,13 +1,13 @@
-//! Reading from pipes and sockets without waiting: whole lines and whole characters.
+//! Reads whole lines and whole characters from pipes and sockets without waiting.
 
 use anyhow::Result;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// At most so much is read at a time, so that a cell which prints without end does not block everything else.
+/// The most bytes that one call reads, so that a cell which prints without end does not block the supervisor.
 const MOST_BYTES: usize = 1 << 20;
 
-/// Decodes UTF-8 that arrives in pieces. Bytes that are not UTF-8 are replaced.
+/// A decoder of UTF-8 that arrives in pieces. Bytes that are not UTF-8 are replaced.
 #[derive(Debug, Default)]
 pub(crate) struct Utf8 {
     held: Vec<u8>,
@@ -39,13 +39,13 @@ impl Utf8 {
     }
 }
 
-/// Takes out the first complete line, with its end.
+/// Removes the first complete line from the bytes, and returns it with its line end.
 pub(crate) fn take_line(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     Some(bytes.drain(..=end).collect())
 }
 
-/// Reads what has arrived; `false` at the end of the stream.
+/// Reads the bytes that have arrived; `false` at the end of the stream.
 pub(crate) fn read_available(fd: impl AsFd, bytes: &mut Vec<u8>) -> Result<bool> {
     let mut buffer = [0; 65536];
     loop {
@@ -72,7 +72,7 @@ pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, 
     }
 }
 
-/// Makes reads return at once.
+/// Makes reads from a descriptor return at once.
 pub(crate) fn set_nonblocking(fd: &OwnedFd) -> Result<()> {
     let flags = rustix::fs::fcntl_getfl(fd)?;
     rustix::fs::fcntl_setfl(fd, flags | rustix::fs::OFlags::NONBLOCK)?;

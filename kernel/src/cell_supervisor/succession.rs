@@ -1,4 +1,4 @@
-//! Which process holds the variables: what is done when one ends, or a snapshot is to take its place.
+//! The succession of cell processes: handles the end of the process with the variables, and puts a snapshot in its place.
 
 use super::cells::CellProcess;
 use super::markers::Markers;
@@ -11,7 +11,7 @@ use rustix::process::{Signal, WaitStatus};
 use std::time::Instant;
 
 impl Supervisor {
-    /// The process has ended: takes what it has left behind.
+    /// Handles the end of the process: reads its last reports and output.
     pub(super) fn process_ended(&mut self) -> Result<()> {
         self.cells.kill()?; // its group may still have members
         let status = self.cells.reap()?;
@@ -20,7 +20,7 @@ impl Supervisor {
         self.raise(Event::Ended { ending: ending(status, &self.watch), now: Instant::now() })
     }
 
-    /// Puts a snapshot in the place of the process. One that has not connected yet is woken once it has.
+    /// Puts a snapshot in the place of the process. A snapshot that has not connected yet is woken once it has.
     pub(super) fn wake(&mut self, key: &SnapshotKey) -> Result<Option<Event>> {
         if !self.cells.is_reaped() {
             self.drain_whole()?;

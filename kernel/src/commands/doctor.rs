@@ -1,4 +1,4 @@
-//! `ferrotune doctor`: what is installed, found and missing, and how to mend it, as a table to paste into a report. It changes
+//! `ferrotune doctor`: a table of what is installed, found and missing, with cures, to paste into a report. It changes
 //! nothing, starts no device, and names no folder above the home folder.
 
 mod jupyter;
@@ -17,10 +17,10 @@ use std::path::Path;
 struct Row {
     what: String,
     found: String,
-    /// How to mend it; none where nothing is wrong.
+    /// What to do; none if nothing is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     cure: Option<String>,
-    /// Whether no cell can run until it is mended.
+    /// Whether no cell can run without the cure.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     stops_cells: bool,
 }
@@ -34,13 +34,13 @@ impl Row {
         Self { cure: Some(cure.into()), ..self }
     }
 
-    /// Without the cure no cell can run.
+    /// Adds a cure without which no cell can run.
     fn stops_cells(self, cure: impl Into<String>) -> Self {
         Self { stops_cells: true, ..self.with_cure(cure) }
     }
 }
 
-/// Shows what is found, and says whether a cell can run.
+/// Prints the table, and returns whether a cell can run.
 pub(crate) fn run(is_json: bool) -> Result<bool> {
     let rows: Vec<Row> = rows()?.into_iter().map(without_home).collect();
     let can_run = !rows.iter().any(|row| row.stops_cells);
@@ -81,7 +81,7 @@ fn kernelspecs() -> Vec<Row> {
     rows.collect()
 }
 
-/// What is kept on disk: a row for each kind, with its size.
+/// The rows about Ferrotune's files on disk: a row for each kind, with its size.
 fn kept() -> Result<Vec<Row>> {
     let mut inventory = folders::survey()?;
     inventory.ours.sort_by_key(|place| place.kind.text());
@@ -103,7 +103,7 @@ fn kept() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The row with `~` for the home folder, wherever it stands.
+/// The row with `~` for each mention of the home folder.
 fn without_home(row: Row) -> Row {
     let Some(home) = dirs::home_dir().filter(|home| home.parent().is_some()) else { return row };
     let shorten = |text: String| shortened(&text, &home.to_string_lossy());
@@ -126,7 +126,7 @@ fn shortened(text: &str, home: &str) -> String {
     shortened + rest
 }
 
-/// A Markdown table whose columns are aligned, so that it can be read as it is.
+/// A Markdown table with aligned columns, which can be read without rendering.
 fn table(rows: &[Row]) -> String {
     let heading = ["What", "Found", "Cure"].map(str::to_owned);
     let cells = rows.iter().map(|row| {

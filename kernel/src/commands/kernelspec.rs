@@ -1,4 +1,4 @@
-//! Writes and removes the kernelspec, the folder by which Jupyter finds this kernel. Changes nothing outside of
+//! Writes and removes the kernelspec, the folder by which Jupyter finds this kernel. This module changes nothing outside of
 //! `kernels/ferrotune`, and calls no Jupyter program.
 
 mod found;
@@ -24,12 +24,12 @@ pub(crate) const DISPLAY_NAME: &str = "Rust (Ferrotune)";
 /// `install` has written it.
 const FILES: [&str; 2] = ["logo-svg.svg", "kernel.json"];
 
-/// What Jupyter replaces with the kernelspec's folder in the command that starts a kernel.
+/// The placeholder in the command that starts a kernel, which Jupyter replaces by the kernelspec's folder.
 const FOLDER: &str = "{resource_dir}";
 
 const LOGO: &[u8] = include_bytes!("kernelspec/logo.svg");
 
-/// Where Jupyter looks for kernels.
+/// A place in which Jupyter looks for kernels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// The user's Jupyter data folder.
@@ -40,7 +40,7 @@ pub(crate) enum Target {
     SysPrefix,
 }
 
-/// Why the kernelspec could not be written or removed.
+/// The reason why the kernelspec could not be written or removed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KernelspecError {
     #[error("home folder is not known; set JUPYTER_DATA_DIR or use --prefix")]
@@ -59,7 +59,7 @@ pub(crate) enum KernelspecError {
     NotInstalled { path: PathBuf },
 }
 
-/// Writes the kernelspec that starts `program`, file by file over an older one, and returns its folder.
+/// Writes the kernelspec that starts `program`, file by file over an older kernelspec, and returns its folder.
 pub(crate) fn install(target: &Target, program: &Path, accelerator: Accelerator) -> Result<PathBuf, KernelspecError> {
     let program =
         std::path::absolute(program).map_err(|source| KernelspecError::Write { path: program.to_owned(), source })?;
@@ -102,11 +102,11 @@ fn write(path: &Path, program: &str, accelerator: Accelerator) -> Result<(), Ker
     write().map_err(|source| KernelspecError::Write { path: path.to_owned(), source })
 }
 
-/// What was removed of a kernelspec.
+/// The result of the removal of a kernelspec.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Removed {
     folder: PathBuf,
-    /// What `install` has not written.
+    /// The files that stay, because `install` has not written them.
     staying: Vec<PathBuf>,
 }
 
@@ -124,7 +124,7 @@ pub(crate) fn uninstall(target: &Target) -> Result<Removed, KernelspecError> {
     remove(&folder(target)?)
 }
 
-/// Removes the files that [`install`] writes, and their folder if nothing else is in it. Fails if there are none.
+/// Removes the files that [`install`] writes, and their folder if nothing else is in it. Fails if there are no such files.
 pub(crate) fn remove(folder: &Path) -> Result<Removed, KernelspecError> {
     let path = folder.to_owned();
     if fs::symlink_metadata(folder).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {

@@ -1,4 +1,5 @@
-//! `ferrotune package DIR`: writes what a package of Ferrotune has beside the program. `cargo xtask wheel` calls it, and packs DIR.
+//! `ferrotune package DIR`: writes the files that a package of Ferrotune has beside the program. `cargo xtask wheel` calls this
+//! command, and packs DIR.
 
 use crate::commands::kernelspec;
 use crate::prelude::{Accelerator, Prelude, shipped};
@@ -7,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
 
-/// Builds the prelude for the toolchain of `ferrotune setup` if that is not done yet, and writes it and a kernelspec to `folder`,
-/// in which the program will be in `bin`.
+/// Builds the prelude for the toolchain of `ferrotune setup` if it is missing, and writes the prelude and a kernelspec to `folder`.
+/// In the package the program will be in `bin` below this folder.
 pub(crate) fn write(folder: &Path, progress: &mut dyn FnMut(&str)) -> Result<()> {
     if fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some()) {
         bail!("{} is not empty; name a new folder", folder.display());

@@ -40,8 +40,8 @@ pub(crate) struct Resume {
     background: bool,
 }
 
-/// Runs the search to its end, and prints a line on standard error for each trial. The first Ctrl-C stops it after the
-/// current step of each trial, the second one at once.
+/// Runs the search to its end, and prints a line on standard error for each trial. The first Ctrl-C stops the search after the
+/// current step of each trial, the second at once.
 pub(crate) fn run(arguments: &Resume) -> Result<ExitCode> {
     let mut spec = spec_of(&arguments.folder)?;
     spec.max_trials = arguments.max_trials.unwrap_or(spec.max_trials);
@@ -66,8 +66,8 @@ pub(crate) fn run(arguments: &Resume) -> Result<ExitCode> {
     Ok(if finish == Finish::Interrupted { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Starts the search's supervisor in a new process, and returns once that has opened the study. A shell makes this process
-/// the leader of a process group, which cannot leave its terminal's session; a process that it starts can.
+/// Starts the search's supervisor in a new process, and returns once the supervisor has opened the study. A shell makes this
+/// process the leader of a process group, which cannot leave its terminal's session; a process that this one starts can.
 fn go_on_in_background(spec: StudySpec, trust: &Trust) -> Result<ExitCode> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder; free some space, or set TMPDIR")?;
     let search = SearchProcess::start(spec, trust, folder.path())?;

@@ -1,7 +1,7 @@
 //! `ferrotune setup`: installs a toolchain with rustup into a folder of Ferrotune's own.
 //!
-//! rustup runs with its home inside that folder, so that it never sees the user's toolchains and settings. The folder appears
-//! under its name when everything in it is there.
+//! rustup runs with its home inside that folder, so that it never sees the user's toolchains and settings. The folder gets its
+//! final name only when it is complete.
 
 mod child;
 mod rustup;
@@ -20,15 +20,15 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// rustup's variable with the server of toolchains.
+/// rustup's variable with the server from which toolchains are downloaded.
 pub(crate) const SERVER_VARIABLE: &str = "RUSTUP_DIST_SERVER";
 
 const SERVER: &str = "https://static.rust-lang.org";
 
-/// How often somebody who waits looks whether the user has stopped it.
+/// The time between two checks whether the user has stopped the installation.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The user has stopped the installation.
+/// The error that the user has stopped the installation.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the installation of Rust was stopped; nothing of it is used, and the next cell or `ferrotune setup` starts it again"
@@ -56,9 +56,9 @@ pub(crate) fn run(version: &str) -> Result<()> {
 
 /// Who follows an installation.
 pub(crate) struct Follower<'a> {
-    /// Gets a line whenever the progress changes.
+    /// The function that gets a line whenever the progress changes.
     pub(crate) show: &'a mut dyn FnMut(&str),
-    /// Whether the user wants it to stop.
+    /// Whether the user has asked to stop the installation.
     pub(crate) is_stopped: &'a dyn Fn() -> bool,
 }
 
@@ -68,7 +68,7 @@ impl Follower<'_> {
     }
 }
 
-/// What is to be installed.
+/// The toolchain to install, and its folder.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     version: String,
@@ -91,7 +91,7 @@ impl Setup {
         &self.folder
     }
 
-    /// What it will do, in one line.
+    /// A line about what the installation will do.
     pub(crate) fn sentence(&self) -> String {
         format!(
             "installing Rust {} from {} ({} to download, {} on disk) into {}, for Ferrotune alone",
@@ -103,7 +103,7 @@ impl Setup {
         )
     }
 
-    /// Installs the toolchain if it is not there.
+    /// Installs the toolchain if it is not installed.
     ///
     /// Fails with [`Stopped`] if the user stops it. Whatever happens, the folder is complete or absent.
     pub(crate) fn carry_out(&self, follower: &mut Follower<'_>) -> Result<()> {
@@ -142,7 +142,7 @@ impl Setup {
     fn install(&self, follower: &mut Follower<'_>) -> Result<()> {
         let building = self.beside("installing");
         let installed = self.install_into(&building, follower);
-        // The rest of a failed installation serves nobody: rustup downloads archives again whose rest it does not trust.
+        // The rest of a failed installation is useless: rustup does not trust partial archives, and downloads them again.
         let removed = folders::remove_rest(&building);
         installed.and(removed)
     }
@@ -166,14 +166,14 @@ impl Setup {
             .with_context(|| format!("cannot move the toolchain to {}", self.folder.display()))
     }
 
-    /// What it installs beyond rustup's minimal profile: the sources of the standard library, which the build of a prelude needs,
+    /// The components beyond rustup's minimal profile: the sources of the standard library, which the build of a prelude needs,
     /// unless a prelude for this toolchain came with this program.
     fn components(&self) -> Result<&'static [&'static str]> {
         let has_prelude = self.version == own::VERSION && shipped::find()?.is_some();
         Ok(if has_prelude { &[] } else { &["rust-src"] })
     }
 
-    /// A path beside the toolchain's folder, with another extension.
+    /// The path of the toolchain's folder with another extension.
     fn beside(&self, ending: &str) -> PathBuf {
         let mut path = self.folder.as_os_str().to_owned();
         path.push(".");
@@ -186,7 +186,7 @@ fn cannot_write(path: &Path) -> String {
     format!("cannot write in {}; set XDG_DATA_HOME to a folder that can be written", path.display())
 }
 
-/// The server of toolchains.
+/// The server from which toolchains are downloaded.
 fn server() -> String {
     std::env::var(SERVER_VARIABLE).ok().filter(|server| !server.is_empty()).unwrap_or_else(|| SERVER.to_owned())
 }

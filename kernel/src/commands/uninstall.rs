@@ -1,6 +1,6 @@
 //! `ferrotune uninstall --all`: removes everything that Ferrotune has written outside of its package and of the user's projects.
 //!
-//! It lists first what it will remove, and removes nothing that Ferrotune cannot have made, nothing while a kernel runs,
+//! The command first lists what it will remove. It removes nothing that Ferrotune cannot have made, nothing while a kernel runs,
 //! and no study.
 
 use crate::commands::install::Target;
@@ -55,11 +55,11 @@ pub(crate) fn run(Uninstall { from: From { all, user, prefix, sys_prefix }, yes 
 struct Plan {
     items: Vec<Item>,
     kernelspecs: Vec<PathBuf>,
-    /// What stays, each with the reason.
+    /// The paths that stay, each with the reason.
     staying: Vec<(PathBuf, &'static str)>,
 }
 
-/// Removes everything, after a question unless the user has said yes already.
+/// Removes everything, after a question unless the user has already agreed.
 fn everything(is_agreed: bool) -> Result<()> {
     let plan = plan()?;
     plan.list();
@@ -112,7 +112,8 @@ impl Plan {
         }
     }
 
-    /// Keeps others from using and from making what is to be removed, until the locks are dropped. Fails if somebody does now.
+    /// Takes the locks that keep other processes from using or making the things to remove, until the locks are dropped. Fails if a
+    /// process uses or makes one now.
     fn take(&self) -> Result<Vec<File>> {
         match runtime::running() {
             0 => {}
@@ -131,7 +132,7 @@ impl Plan {
         Ok(locks)
     }
 
-    /// Removes all of it, and returns what failed.
+    /// Removes everything in the plan, and returns the errors.
     fn carry_out(&self) -> Vec<String> {
         let mut failures = Vec::new();
         for folder in &self.kernelspecs {

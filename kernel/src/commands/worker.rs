@@ -1,5 +1,5 @@
-//! `ferrotune worker`: works on a study of another host. Fetches what the study's owner has published, in a folder of its own,
-//! runs trials until the study ends, and removes the folder. Runs nothing that is not signed with the study's token.
+//! `ferrotune worker`: runs trials of a study of another host. It fetches what the study's owner has published into its own folder,
+//! runs trials until the study ends, and removes the folder. It runs nothing that is not signed with the study's token.
 
 mod folder;
 
@@ -82,14 +82,14 @@ impl Worker {
     }
 }
 
-/// Works until the study has all its trials, and prints a line on standard error for each of this worker's. The first SIGINT
-/// or SIGTERM stops it after the current step of each trial, the second one at once; other workers go on with these trials.
+/// Works until the study has all its trials, and prints a line on standard error for each trial of this worker. The first SIGINT
+/// or SIGTERM stops it after the current step of each trial, the second at once; other workers go on with these trials.
 pub(crate) fn run(arguments: &Worker) -> Result<ExitCode> {
     let token = Token::find(arguments.token.as_deref())?;
     if let Some(on) = &arguments.on {
         return arguments.place(on, &token);
     }
-    // One that comes before the search begins must not leave the folder behind.
+    // A signal that comes before the search begins must not leave the folder behind.
     let signals = Signals::hold().context("cannot hold signals back")?;
     let directory = arguments.directory.clone().unwrap_or_else(std::env::temp_dir);
     let folder = WorkerFolder::make(&directory)?;

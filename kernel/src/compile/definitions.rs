@@ -1,9 +1,9 @@
 //! Fingerprints of types: a hash of all the notebook's definitions on which the layout and the vtables of a variable's type
-//! depend, found in a cell's source from the name of the type.
+//! depend. The definitions are found in a cell's source, from the name of the type.
 //!
 //! All cells are crates of one name, so the compiler takes a redefined type for the old one if the names of the type and of
 //! its fields are the same. The fingerprint distinguishes them. Names are looked up without scopes: of two definitions with
-//! one name both count, which may drop a variable too many and never one too few.
+//! the same name both count, which may drop a variable without need, but never keeps a variable wrongly.
 //!
 //! A type behind `dyn Any` is not covered, since the variable's type does not name it.
 
@@ -20,7 +20,7 @@ use syn::{
 use tokens::Imported;
 pub(crate) use tokens::Text;
 
-/// Types of the standard prelude, which no glob import explains.
+/// Types of Rust's own prelude, whose names are known without an import.
 const STANDARD_PRELUDE: [&str; 5] = ["Box", "Option", "Result", "String", "Vec"];
 
 type Texts = HashMap<String, Vec<Text>>;
@@ -31,7 +31,7 @@ pub(super) struct Definitions {
     by_name: Texts,
     /// The paths of `use` items, by the names that they give.
     imports: Texts,
-    /// The user's crates of which a glob imports all names.
+    /// The user's crates from which a glob import takes all names.
     globs: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ impl Definitions {
     /// Reads a cell's source; `externs` are the crates that the user has added.
     ///
     /// # Errors
-    /// The parser's.
+    /// The source cannot be parsed.
     pub(super) fn parse(source: &str, externs: &[Extern]) -> syn::Result<Self> {
         let file = syn::parse_file(source)?;
         let mut definitions = Self::default();
@@ -53,10 +53,11 @@ impl Definitions {
         Ok(definitions)
     }
 
-    /// A number that changes with every definition on which a type depends; `None` if it depends on none of the notebook's.
+    /// A number that changes with every definition on which a type depends; `None` if the type depends on none of the notebook's
+    /// definitions.
     ///
     /// # Errors
-    /// The lexer's, if the name is not made of Rust tokens.
+    /// The name is not made of Rust tokens.
     pub(super) fn fingerprint(&self, type_name: &str) -> syn::Result<Option<u64>> {
         let written = Text::of(type_name.parse()?, &Imported::new());
         // The imports of the type's own name do not count: the compiler compares its path.
@@ -73,7 +74,7 @@ impl Definitions {
         Ok(hash.finalize().first_chunk().map(|bytes| u64::from_le_bytes(*bytes)))
     }
 
-    /// All names that some names lead to, directly or through the texts of other names.
+    /// All names that can be reached from some names, directly or through the texts of other names.
     fn reach<'a>(&'a self, from: impl IntoIterator<Item = &'a String>, steps: &[&'a Texts]) -> HashSet<&'a str> {
         let mut reached = HashSet::new();
         let mut pending: Vec<&str> = from.into_iter().map(String::as_str).collect();
@@ -164,7 +165,7 @@ impl Definitions {
                     let text = Text::of(item.to_token_stream(), imported);
                     match &item.ident {
                         Some(name) => self.add(&name.to_string(), text),
-                        // It may define any of the names in it.
+                        // The macro may define any of the names in its text.
                         None => {
                             let names = text.names.iter().filter(|name| self.is_unexplained(name));
                             names.cloned().collect::<Vec<_>>().iter().for_each(|name| self.add(name, text.clone()));
@@ -193,7 +194,7 @@ impl Definitions {
         self.add(&item.ident.to_string(), Text::of(signatures.to_token_stream(), imported));
     }
 
-    /// Comes after all other definitions, since an `impl` may stand above its type.
+    /// Adds the parts of `impl` blocks. This comes after all other definitions, since an `impl` may precede its type.
     fn define_impls(&mut self, items: &[Item], imported: &Imported) {
         for item in items {
             match item {
@@ -219,7 +220,7 @@ impl Definitions {
         }
     }
 
-    /// The names to which an `impl` belongs: the notebook's types that it is for, or else its trait and the arguments of that.
+    /// The names to which an `impl` belongs: the notebook's types that it is for, or else its trait and the trait's arguments.
     fn owners(&self, item: &ItemImpl) -> Vec<String> {
         let parameters: Vec<_> = item.generics.type_params().map(|parameter| &parameter.ident).collect();
         let own = |tokens| {

@@ -1,5 +1,5 @@
 //! The crates that a notebook adds with `:dep`. The real cargo builds them once; later sessions use the same build. Cells are
-//! linked with one dynamic library of all of them.
+//! linked with one dynamic library of all these crates.
 //!
 //! Refuses a crate that brings its own candle: with two copies in one process gradients are wrong, without any error.
 
@@ -29,29 +29,29 @@ use std::time::{Instant, UNIX_EPOCH};
 /// The package that has the user's dependencies.
 const PACKAGE: &str = "cell-dependencies";
 
-/// Optimisation of these crates. It never changes: another level is another build, with other types than those of the
-/// notebook's variables.
+/// The optimisation level of these crates. It never changes: another level would be another build, with other types than those of
+/// the notebook's variables.
 const OPT_LEVEL: u8 = 2;
 
-/// What the user reads while another cargo builds in the folder. Cargo's name for what that one has locked differs from version to
-/// version.
+/// The line that the user reads while another cargo builds in the folder. It replaces cargo's own line, in which the name of the
+/// locked folder differs from version to version.
 const WAITS: &str = "Waiting for the build of another notebook's crates";
 
 /// The first word of cargo's line about a lock that another cargo holds.
 const BLOCKING: &str = "Blocking";
 
-/// A crate as cells use it.
+/// A crate with which cells are compiled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Extern {
     pub(super) name: String,
     pub(super) file: PathBuf,
-    /// Tells a build of the crate from others.
+    /// The identity of this build of the crate.
     pub(super) build: String,
-    /// Whether it is tokio with a runtime of several threads.
+    /// Whether the crate is tokio with a runtime of several threads.
     pub(super) runs_futures: bool,
 }
 
-/// The crate that runs the futures of cells, and its feature that these need.
+/// The crate that runs the futures of cells, and the feature of the crate that futures need.
 const TOKIO: &str = "tokio";
 const RUNTIME: &str = "rt-multi-thread";
 
@@ -59,16 +59,16 @@ const RUNTIME: &str = "rt-multi-thread";
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Dependencies {
     pub(super) externs: Vec<Extern>,
-    /// What has the crates' code and statics.
+    /// The dynamic library with the crates' code and statics, if there is one.
     pub(super) library: Option<Library>,
-    /// Whether a build script has made code of another language, which rustc does not export from a library.
+    /// Whether a build script has compiled code of another language, which rustc does not export from a library.
     has_native_code: bool,
     /// Kind (`dependency`, `native`) and folder for `-L`.
     pub(super) search: Vec<(String, PathBuf)>,
 }
 
 impl Dependencies {
-    /// The dependencies of a cell, built first if this session has not used them before.
+    /// Returns the dependencies of a cell, and builds them first if this session has not used them before.
     pub(super) fn ensure(manifest: &Manifest, session: &Path, offline: bool, kernel: &mut Kernel) -> Result<Self> {
         if manifest.dependencies.is_empty() {
             return Ok(Self::default());
@@ -82,7 +82,7 @@ impl Dependencies {
                 .with_context(|| format!("{} is damaged; restart the kernel", list.display()));
         }
         let dependencies = build(manifest, &folder, offline, kernel)?;
-        // A rename, so that a process that is killed here leaves no half-written list.
+        // The list is renamed, so that a process that is killed here leaves no half-written list.
         let unfinished = list.with_extension("unfinished");
         fs::write(&unfinished, serde_json::to_vec(&dependencies)?)?;
         fs::rename(&unfinished, &list)?;
@@ -108,15 +108,15 @@ impl Dependencies {
     }
 }
 
-/// `cargo metadata` for a crate that evcxr tries out, and for rust-analyzer. Cargo downloads crates here.
+/// Runs `cargo metadata` for a crate that evcxr tries out, or for rust-analyzer. Cargo downloads crates here.
 pub(super) fn metadata(arguments: &[OsString], kernel: &mut Kernel) -> Result<ExitCode> {
     let (ended, errors) = download(environment::cargo()?.args(arguments), kernel)?;
     std::io::stderr().write_all(&errors)?;
     Ok(if ended.status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs a cargo that may download crates or wait for another cargo, and shows that. Returns what it wrote to standard
-/// error, too.
+/// Runs a cargo that may download crates or wait for another cargo, and shows the download or the wait. Returns how cargo ended
+/// and what it wrote to standard error.
 fn download(command: &mut Command, kernel: &mut Kernel) -> Result<(Ended, Vec<u8>)> {
     let mut progress = Progress::of(PACKAGE);
     let mut errors = Vec::new();
@@ -162,7 +162,7 @@ fn build(manifest: &Manifest, folder: &Path, offline: bool, kernel: &mut Kernel)
     );
     fs::write(folder.join("Cargo.toml"), text)?;
     let packages = direct_dependencies(folder, offline, kernel)?;
-    // The build of a local crate is part of the types of variables: each cell of the session has it from the same folder.
+    // The build of a local crate is part of the types of variables, so each cell of the session uses the build in the same folder.
     let is_local = may_change(manifest);
     let session = folder.parent().filter(|_| is_local);
     let target = target::folder(&hash(manifest), session)?;
@@ -210,7 +210,8 @@ fn direct_dependencies(folder: &Path, offline: bool, kernel: &mut Kernel) -> Res
         .collect())
 }
 
-/// Compares package names, since a dependency may be renamed. The prelude's own crates are not in the user's manifest.
+/// Fails if a dependency brings its own candle. Compares package names, since a dependency may be renamed. The prelude's own crates
+/// are not in the user's manifest.
 fn refuse_second_candle(metadata: &Value) -> Result<()> {
     let names = |list: &Value| -> Vec<String> {
         let packages = list.as_array().into_iter().flatten();
@@ -281,7 +282,7 @@ fn add_artifact(message: &Value, packages: &[(String, String)], dependencies: &m
         message["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str).map(PathBuf::from).collect();
     let with = |extension: &str| files.iter().find(|file| file.extension().is_some_and(|own| own == extension));
     let Some(library) = with("rlib").or_else(|| with("so")) else { return };
-    // A crate may be there once more, for build scripts.
+    // Cargo may have built a crate a second time, for build scripts.
     let is_macro = message["target"]["kind"].as_array().is_some_and(|kinds| kinds.contains(&"proc-macro".into()));
     let level = message["profile"]["opt_level"].as_str().and_then(|level| level.parse().ok());
     if !is_macro && level != Some(OPT_LEVEL) {
@@ -302,8 +303,8 @@ fn add_artifact(message: &Value, packages: &[(String, String)], dependencies: &m
     }
 }
 
-/// Identifies a build of a crate: its file's name contains the version, the features and those of the crates that it depends on,
-/// and the source of a local crate may change without a new version.
+/// Identifies a build of a crate. The hash in the file name covers the version and features of the crate and of its dependencies.
+/// The source of a local crate may change without a new version, so its file's time counts, too.
 fn identity(package: &str, library: &Path) -> String {
     if !package.starts_with("path+") {
         return library.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -311,7 +312,7 @@ fn identity(package: &str, library: &Path) -> String {
     file_identity(library)
 }
 
-/// Changes when the file is written anew.
+/// Identifies the content of a file by the file's path and time of modification.
 fn file_identity(file: &Path) -> String {
     let modified = fs::metadata(file).and_then(|metadata| metadata.modified());
     let built = modified.ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! How the value of a cell's last expression is shown. evcxr's call of `evcxr_display` becomes one for which the prelude has a method,
-//! whatever the type is. Where a cell of the notebook defines a method of that name that takes `self` or `&mut self`, no reference to
-//! the value will do: evcxr's own call stays, and only if that does not compile is the prelude asked.
+//! Shows the value of a cell's last expression. evcxr's call of `evcxr_display` is rewritten to a call on a reference, for which the
+//! prelude has a method whatever the type is. If the notebook defines a method of that name that takes `self` or `&mut self`, which
+//! a reference cannot call, evcxr's own call stays, and the prelude's method is used only if that call does not compile.
 
 use proc_macro2::TokenStream;
 use std::borrow::Cow;
@@ -8,11 +8,11 @@ use std::borrow::Cow;
 /// The lines around the last expression of a cell.
 const SHOW_START: &str = "(";
 const SHOW_END: &str = ").evcxr_display();";
-/// The same in what evcxr compiles next, if there is no such method.
+/// The lines around the last expression in the form that evcxr compiles next, if the value has no `evcxr_display`.
 const TEXT_START: &str = "evcxr_send_text_plain(&format!(";
 const TEXT_END: &str = ")));";
 
-/// Rewrites the lines around the last expression, and never moves one.
+/// Rewrites the lines around the last expression, and never moves a line.
 pub(super) fn show_with_prelude(lines: &mut [Cow<'_, str>]) {
     let takes_value = lines.iter().any(|line| takes_value(line));
     let found = match find(lines, |line| line == SHOW_START, SHOW_END) {
@@ -21,7 +21,7 @@ pub(super) fn show_with_prelude(lines: &mut [Cow<'_, str>]) {
         _ => None,
     };
     if let Some((start, end)) = found {
-        // One reference more than a trait of the user's needs, so that this one is preferred to the prelude's.
+        // The call has one reference more than a trait of the user's needs, so that Rust prefers the user's trait to the prelude's.
         lines[start] = "(&(".into();
         lines[end] = format!("){SHOW_END}").into();
     }

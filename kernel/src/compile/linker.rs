@@ -1,5 +1,5 @@
-//! The linker of cells. rustc calls the C compiler, which calls the toolchain's `rust-lld`; a cell that needs nothing else of the
-//! C compiler is linked by `rust-lld` at once, which saves the start of two programs.
+//! The linker of cells. rustc calls the C compiler, which calls the toolchain's `rust-lld`. For a cell that does not need the
+//! C compiler, rustc calls `rust-lld` directly, which saves the start of two programs.
 
 use super::dependencies::Dependencies;
 use super::joined;
@@ -11,13 +11,13 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The libraries that a cell is linked with beside those of Rust. The C compiler knows their folders.
+/// The libraries other than Rust's that every cell is linked with. The C compiler knows their folders.
 const LIBRARIES: [&str; 2] = ["libc.so", "libgcc_s.so"];
 
-/// The file in the folder of the runtime with the folders of [`LIBRARIES`].
+/// The file in the kernel's folder with the folders of [`LIBRARIES`].
 const FOLDERS: &str = "library-folders";
 
-/// What links a cell.
+/// The program that links a cell.
 pub(super) enum Linker {
     /// The C compiler, which knows where the libraries of the system are.
     CCompiler,
@@ -26,8 +26,8 @@ pub(super) enum Linker {
 }
 
 impl Linker {
-    /// The linker for a cell: the C compiler where the cell links libraries of the system or has crates, which may do so, and where
-    /// the toolchain brings no linker.
+    /// The linker for a cell: the C compiler if the cell links libraries of the system, if it has crates, which may link such libraries,
+    /// or if the toolchain brings no linker.
     pub(super) fn of(source: &str, dependencies: &Dependencies) -> Result<Linker> {
         let program = path(STANDARD_LIBRARY_VARIABLE)?.with_file_name("bin").join("rust-lld");
         let is_plain = dependencies.are_none() && !links_libraries(source);
@@ -40,7 +40,7 @@ impl Linker {
         })
     }
 
-    /// Makes a rustc use it, and lets the cell find the libraries in these folders when it is loaded.
+    /// Makes a rustc use this linker, and lets the cell find the libraries in these folders when the cell is loaded.
     pub(super) fn use_in(&self, rustc: &mut Command, run_folders: &[PathBuf]) {
         match self {
             Linker::CCompiler => {
@@ -55,17 +55,17 @@ impl Linker {
     }
 }
 
-/// Tells the C compiler where a cell finds a library when it is loaded.
+/// The option with which the C compiler records a folder where a cell finds a library when the cell is loaded.
 pub(super) fn rpath(folder: &Path) -> OsString {
     joined("-Clink-arg=-Wl,-rpath,", folder)
 }
 
-/// Whether a source has the attribute `link` anywhere, or something that looks like it.
+/// Whether a source has the attribute `link` anywhere, or text that looks like it.
 fn links_libraries(source: &str) -> bool {
     source.match_indices("link").any(|(start, word)| source[start + word.len()..].trim_start().starts_with('('))
 }
 
-/// The folders of [`LIBRARIES`], which the C compiler names once for each kernel; `None` if it does not find them.
+/// The folders of [`LIBRARIES`], for which the C compiler is called once for each kernel; `None` if it does not find them.
 fn folders() -> Result<Option<Vec<PathBuf>>> {
     let known = PathBuf::from(required(RUNTIME_VARIABLE)?).join(FOLDERS);
     let text = match std::fs::read_to_string(&known) {
@@ -83,12 +83,12 @@ fn folders() -> Result<Option<Vec<PathBuf>>> {
     Ok((folders.len() == LIBRARIES.len()).then_some(folders))
 }
 
-/// The folder of a library as a line; nothing if the C compiler does not find it.
+/// The folder of a library as a line; an empty text if the C compiler does not find the library.
 fn folder_of(library: &str) -> Result<String> {
     let asked = Command::new("cc").arg(format!("-print-file-name={library}")).output();
     let asked = asked.with_context(|| format!("cannot run the linker `cc`; {LINKER_CURE}"))?;
     let answer = String::from_utf8_lossy(&asked.stdout);
-    // It answers with the bare name of a library that it does not find.
+    // If the C compiler does not find a library, it answers with the bare name.
     let folder = Path::new(answer.trim()).parent().filter(|folder| folder.is_absolute());
     Ok(folder.map_or_else(String::new, |folder| format!("{}\n", folder.display())))
 }

@@ -12,7 +12,7 @@ const TRIAL_PACKAGE: &str = "evcxr_dummy_validate_dep";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Manifest {
     pub(super) opt_level: String,
-    /// Lines of `[dependencies]` that are not the prelude's, sorted.
+    /// The sorted lines of `[dependencies]` without the prelude's crates.
     pub(super) dependencies: Vec<String>,
 }
 

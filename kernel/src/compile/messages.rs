@@ -1,4 +1,5 @@
-//! rustc's messages, as lines of JSON: evcxr is given the errors, in a form that it does not misread, and the kernel the warnings.
+//! Splits rustc's messages, which are lines of JSON: evcxr gets the errors, in a form that it does not misread, and the kernel gets
+//! the warnings.
 
 use crate::diagnostic::{primary_span, replacements, with_suggested};
 use serde_json::Value;
@@ -6,7 +7,7 @@ use serde_json::Value;
 /// A variable that evcxr puts behind the last line of a cell.
 const BEHIND_CELL: &str = "`evcxr_variable_store`";
 
-/// What rustc has written.
+/// The messages that rustc has written.
 pub(super) struct Messages {
     /// Lines of JSON for evcxr.
     pub(super) errors: Vec<u8>,
@@ -49,7 +50,7 @@ fn for_evcxr(error: &mut Value) {
     name_the_end(error);
 }
 
-/// What comes behind the user's last line is the end of the cell.
+/// Replaces evcxr's variable behind the user's last line by the words "the end of the cell".
 fn name_the_end(error: &mut Value) {
     let end = |text: &mut Value| {
         if let Some(changed) = text.as_str().map(|text| text.replace(BEHIND_CELL, "the end of the cell")) {

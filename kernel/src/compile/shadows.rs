@@ -1,5 +1,5 @@
-//! Variables that a cell shadows: `let x = 5;` where the notebook has an `x`. evcxr stores the new one at the end of the cell. If
-//! the cell fails before, the old one goes back into the store, since shadowing does not move it.
+//! Finds variables that a cell shadows: `let x = 5;` where the notebook has an `x`. evcxr stores the new variable at the end of the
+//! cell. If the cell fails before, the old variable goes back into the store, since shadowing does not move it.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
@@ -7,7 +7,7 @@ use syn::parse::Parser;
 use syn::visit::{self, Visit};
 use syn::{Block, PatIdent, Stmt};
 
-/// Types of which a copy stays wherever the variable is used.
+/// Types whose values are copied, so that a use of the variable does not move it.
 const COPIED: [&str; 17] = [
     "&'static str",
     "bool",
@@ -28,13 +28,13 @@ const COPIED: [&str; 17] = [
     "usize",
 ];
 
-/// The line behind which the user's statements begin, in cells with and without `.await`.
+/// The lines behind which the user's statements begin, in cells without and with `.await`.
 pub(super) const BEFORE_STATEMENTS: [&str; 2] =
     ["let _ = (|| -> std::result::Result<(), EvcxrUserCodeError> {", ".block_on(async {"];
 
 const PUT: &str = "evcxr_variable_store.put_variable::<";
 
-/// A variable of the notebook that the cell shadows and has not moved before.
+/// A variable of the notebook that the cell shadows without having moved it before.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Shadowed<'a> {
     pub(super) name: &'a str,

@@ -1,7 +1,7 @@
-//! Rewrites the source that evcxr generates for a cell. evcxr writes the store of variables into every cell; here it comes
-//! from the prelude, where it is compiled already. The store also gets a fingerprint of each variable's type.
+//! Rewrites the source that evcxr generates for a cell. evcxr writes the code of the variable store into every cell; the rewritten
+//! cell uses the store of the prelude, which is already compiled. The store also gets a fingerprint of each variable's type.
 //!
-//! Never moves a line, so that evcxr still finds the user's.
+//! Never moves a line, so that evcxr still finds the user's lines.
 
 use super::definitions::Definitions;
 use super::dependencies::{Dependencies, Extern};
@@ -12,15 +12,15 @@ use anyhow::{Context, Result};
 use std::borrow::Cow;
 use std::path::Path;
 
-/// First line of the module that evcxr writes.
+/// First line of the module with evcxr's variable store.
 const MODULE: &str = "mod evcxr_internal_runtime {";
-/// First line of the last function in it.
+/// First line of the last function in that module.
 const LAST_FUNCTION: &str = "pub fn create_variable_store()";
-/// First line of what evcxr writes for `?`.
+/// First line of the error type that evcxr writes for `?`.
 const ERROR_TYPE: &str = "struct EvcxrUserCodeError {}";
-/// Beginning of the line that tells evcxr of a panic.
+/// Beginning of the line that reports a panic to evcxr.
 const PANIC: &str = "println!(\"EVCXR_PANIC_NOTIFICATION\");";
-/// The lines around the future of a cell with `.await`: the first and the last before it, and the one behind it.
+/// The lines around the future of a cell with `.await`: the first and the last line before it, and the line behind it.
 const RUNTIME: &str = "let mut mutex =";
 const FUTURE: &str = ".block_on(async {";
 const FUTURE_END: &str = "});";
@@ -30,8 +30,8 @@ const ANALYSIS: &str = "async fn evcxr_analysis_wrapper(";
 const RETURN: &str = "evcxr_variable_store";
 const PUT_BACK: &str = "evcxr_variable_store.put_back";
 
-/// Rewrites the file, and returns its new text. A source in an unexpected form stays as it is: it compiles more slowly, and only the compiler
-/// distinguishes a redefined type from the old one.
+/// Rewrites the file, and returns its new text. A source in an unexpected form stays as it is: it then compiles more slowly, and
+/// only the compiler distinguishes a redefined type from the old one.
 pub(super) fn prepare(path: &Path, dependencies: &Dependencies) -> Result<String> {
     let source = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let library = dependencies.library.as_ref();
@@ -51,7 +51,7 @@ pub(super) fn prepare(path: &Path, dependencies: &Dependencies) -> Result<String
     Ok(source)
 }
 
-/// Puts the store of the prelude into the place of evcxr's, and links the library of the user's crates.
+/// Replaces evcxr's variable store by the prelude's, and links the library of the user's crates.
 fn with_store_of_prelude(source: &str, library: Option<&str>) -> Option<String> {
     let mut lines: Vec<&str> = source.lines().collect();
     let start = lines.iter().position(|line| *line == MODULE)?;
@@ -68,7 +68,7 @@ fn with_store_of_prelude(source: &str, library: Option<&str>) -> Option<String> 
     Some(source)
 }
 
-/// The error of a `?`, a panic and the value of the last expression go to the prelude.
+/// Makes the cell pass the error of a `?`, a panic and the value of the last expression to the prelude.
 fn with_calls_of_prelude(source: &str) -> String {
     let mut lines: Vec<Cow<'_, str>> = source.lines().map(Cow::from).collect();
     if let Some(at) = lines.iter().position(|line| line.trim() == ERROR_TYPE)
@@ -90,7 +90,7 @@ fn with_calls_of_prelude(source: &str) -> String {
     lines.iter().flat_map(|line| [line, "\n"]).collect()
 }
 
-/// A cell with `.await` has its future run by the library of the user's crates.
+/// Makes a cell with `.await` run its future in the library of the user's crates.
 fn with_runtime_of(library: &str, source: &str) -> Option<String> {
     let mut lines: Vec<Cow<'_, str>> = source.lines().map(Cow::from).collect();
     let start = lines.iter().position(|line| line == RUNTIME)?;
@@ -102,7 +102,8 @@ fn with_runtime_of(library: &str, source: &str) -> Option<String> {
     Some(lines.iter().flat_map(|line| [line, "\n"]).collect())
 }
 
-/// In the source that evcxr only analyses, variables are parameters. Their references outlive the function.
+/// Gives the references in the types of parameters the lifetime `'static`: in the source that evcxr only analyses, variables are
+/// parameters, and their references outlive the function.
 fn with_static_parameters(source: &str) -> String {
     let mut is_parameter = false;
     let mut result = String::with_capacity(source.len());

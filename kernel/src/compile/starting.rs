@@ -1,5 +1,5 @@
-//! The cells that an engine runs while it starts are the same at each start, so they are compiled once and kept for the
-//! prelude that they are linked with. A user's cell is never kept: it may read files and variables that change.
+//! Keeps the compiled cells that an engine runs while it starts. They are the same at each start, so they are compiled once for
+//! the prelude that they are linked with. A user's cell is never kept: it may read files and variables that change.
 
 use super::Emit;
 use crate::environment::{RUNTIME_VARIABLE, required};
@@ -11,13 +11,13 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The file in the folder of the runtime that is there while an engine starts.
+/// The file in the kernel's folder that exists while an engine starts.
 const MARK: &str = "starting";
 
-/// Marks that an engine starts, until the value is dropped.
+/// The mark that an engine starts, which is removed when the value is dropped.
 pub(crate) struct Starting(PathBuf);
 
-/// Marks that an engine starts, with the runtime in a folder.
+/// Marks in the folder `runtime` of a kernel that its engine starts.
 pub(crate) fn mark(runtime: &Path) -> Result<Starting> {
     let mark = runtime.join(MARK);
     std::fs::write(&mark, "").with_context(|| format!("cannot write {}", mark.display()))?;
@@ -32,17 +32,18 @@ impl Drop for Starting {
     }
 }
 
-/// What a call of rustc has made, or the errors that it has written: evcxr tries two forms of a cell.
+/// The result of a call of rustc: a library, or the errors that it has written. Errors are usual, since evcxr tries two forms of a
+/// cell.
 pub(super) enum Made {
     Library,
     Errors(Vec<u8>),
 }
 
-/// The place of what is kept of one call of rustc, less the extension.
+/// The path, without the extension, at which the result of one call of rustc is kept.
 pub(super) struct Kept(PathBuf);
 
 impl Kept {
-    /// The place for what this call of rustc makes; none for a user's cell. The call names the digest of the source.
+    /// The path for the result of this call of rustc; none for a user's cell. The digest of the source is among the call's arguments.
     pub(super) fn of(rustc: &Command, prelude: &Prelude, emit: Emit) -> Result<Option<Self>> {
         if emit == Emit::Nothing || !PathBuf::from(required(RUNTIME_VARIABLE)?).join(MARK).exists() {
             return Ok(None);
@@ -55,7 +56,7 @@ impl Kept {
         Ok(Some(Self(prelude.starting_cells()?.join(crate::prelude::short_hash(hasher)))))
     }
 
-    /// What is kept, with the library copied to its place; none if rustc was not called in this way before.
+    /// The kept result, with a library copied to the path `library`; none if rustc was not called in this way before.
     pub(super) fn take(&self, library: &Path) -> Result<Option<Made>> {
         if found(std::fs::copy(self.0.with_extension("so"), library))?.is_some() {
             return Ok(Some(Made::Library));
@@ -63,7 +64,7 @@ impl Kept {
         Ok(found(std::fs::read(self.0.with_extension("errors")))?.map(Made::Errors))
     }
 
-    /// Keeps what rustc has made. A file appears whole or not at all.
+    /// Keeps the result of rustc. A file appears whole or not at all.
     pub(super) fn keep(&self, made: &Made, library: &Path) -> Result<()> {
         let folder = self.0.parent().context("what is kept is in a folder")?;
         let cache = folder.parent().context("what is kept is in the cache")?;
@@ -108,7 +109,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&taken).unwrap(), "library");
         assert!(matches!(refused.take(&taken).unwrap(), Some(Made::Errors(errors)) if errors == b"error"));
         assert!(unknown.take(&taken).unwrap().is_none());
-        // And the mark.
+        // The third file is the mark.
         assert_eq!(std::fs::read_dir(folder.path().join("starting")).unwrap().count(), 3);
     }
 }

@@ -1,5 +1,4 @@
-//! Runs cargo and rustc so that the user sees their progress and can stop them at once, with all processes that they have
-//! started.
+//! Runs cargo and rustc so that the user sees their progress, and can stop them and all their child processes at once.
 //!
 //! A stand-in is a process that evcxr waits for, so it needs its own connection to the kernel.
 
@@ -19,18 +18,19 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// A wait that is shorter is not shown: two notebooks often want cargo's lock at the same time, each for a moment.
+/// The shortest wait that is shown: two notebooks often want cargo's lock at the same time, each for a moment.
 const SHORT_WAIT: Duration = Duration::from_secs(1);
 
-/// The user stopped the cell, or the kernel ended.
+/// The error that the user has stopped the cell, or that the kernel has ended.
 #[derive(Debug, thiserror::Error)]
 #[error("the cell was stopped while it was being compiled")]
 pub(super) struct Stopped;
 
-/// Does the work of a stand-in. The kernel has taken all of its frames before evcxr sees its end.
+/// Does the work of a stand-in with a connection to the kernel. The kernel has received all frames before evcxr sees the end of the
+/// stand-in.
 ///
 /// # Errors
-/// Those of the work; a kernel that does not answer.
+/// The errors of the work, and those of a connection to a kernel that does not answer.
 pub(super) fn with_kernel<T>(work: impl FnOnce(&mut Kernel) -> Result<T>) -> Result<T> {
     let mut kernel = Kernel::connect()?;
     let result = work(&mut kernel);
@@ -49,7 +49,7 @@ pub(super) struct Kernel {
     pending_wait: Option<Wait>,
 }
 
-/// A wait that is not shown yet.
+/// A wait for a lock that is not shown yet.
 struct Wait {
     due: Instant,
     text: String,
@@ -63,7 +63,7 @@ impl Kernel {
         Ok(Self { stream, orders: Vec::new(), shown: None, pending_wait: None })
     }
 
-    /// Shows a line under the cell, and replaces the line before.
+    /// Shows a line under the cell, in place of the line that was shown before.
     pub(super) fn show(&mut self, text: String) -> Result<()> {
         let display_id = Some(format!("ferrotune-compiler-{}", std::process::id()));
         self.pending_wait = None;
@@ -72,12 +72,12 @@ impl Kernel {
         self.send(&KernelFrame::Display { data, metadata, display_id, update })
     }
 
-    /// Prints under the cell.
+    /// Prints text under the cell, on standard error.
     pub(super) fn print_error(&mut self, text: &str) -> Result<()> {
         self.send(&KernelFrame::Stream { stream: ferrotune_link::Stream::Stderr, text: text.to_owned() })
     }
 
-    /// Hands over what rustc has warned of.
+    /// Sends rustc's warnings to the kernel.
     pub(super) fn warn(&mut self, diagnostics: Vec<Value>) -> Result<()> {
         self.send(&KernelFrame::Warnings { diagnostics })
     }
@@ -88,12 +88,12 @@ impl Kernel {
         self.pending_wait = Some(Wait { due: Instant::now() + SHORT_WAIT, text });
     }
 
-    /// The wait is over.
+    /// Drops the pending wait, because the wait is over.
     pub(super) fn end_wait(&mut self) {
         self.pending_wait = None;
     }
 
-    /// The line under the cell.
+    /// The line that is shown under the cell, if any.
     pub(super) fn shown(&self) -> Option<&str> {
         self.shown.as_deref()
     }
@@ -110,7 +110,7 @@ impl Kernel {
         }
     }
 
-    /// Waits until the kernel has taken all frames.
+    /// Waits until the kernel has received all frames.
     fn close(mut self) -> Result<()> {
         self.stream.shutdown(Shutdown::Write)?;
         io::copy(&mut self.stream, &mut io::sink())?;
@@ -134,7 +134,7 @@ impl Kernel {
     }
 }
 
-/// How a program ended, and what it wrote if its standard output is a pipe.
+/// How a program ended, and its standard output if that is a pipe.
 pub(super) struct Ended {
     pub(super) status: ExitStatus,
     pub(super) stdout: Vec<u8>,
@@ -143,7 +143,7 @@ pub(super) struct Ended {
 /// Runs a program to its end.
 ///
 /// # Errors
-/// [`Stopped`], after the program and its process group are gone; those of the system.
+/// [`Stopped`], after the program and its process group are gone, or an error of the system.
 pub(super) fn run(
     command: &mut Command,
     kernel: &mut Kernel,
@@ -163,7 +163,8 @@ pub(super) fn run(
     Ok(Ended { status, stdout: result? })
 }
 
-/// Reads what a program writes until it ends, and returns its output. Processes that it leaves behind may go on writing.
+/// Reads what a program writes until the program ends, and returns its output. It does not wait for processes that the program
+/// leaves behind.
 fn follow(
     child: &mut Child,
     kernel: &mut Kernel,
@@ -219,7 +220,7 @@ fn ready(process: &OwnedFd, kernel: &Kernel, pipes: [Option<std::os::fd::Borrowe
     Ok(Ready { process, kernel, pipes: [stdout, stderr] })
 }
 
-/// Reads what `poll` has found, and returns its length; 0 at the end of the stream.
+/// Reads the bytes that `poll` has found, and returns their number; 0 at the end of the stream.
 fn read(source: &mut impl Read, bytes: &mut Vec<u8>) -> Result<usize> {
     let mut buffer = [0; 16384];
     let count = source.read(&mut buffer)?;

@@ -1,5 +1,5 @@
-//! Variables of the notebook that a cell does not name stay in the store. evcxr takes out all variables and puts them back, so that
-//! each cell would be compiled with code for the types of all of them.
+//! Leaves variables of the notebook that a cell does not name in the store. evcxr takes out all variables and puts them back, so
+//! each cell would be compiled with code for the types of all variables.
 
 use super::shadows::{BEFORE_STATEMENTS, loaded};
 use std::borrow::Cow;
@@ -8,9 +8,9 @@ use std::collections::HashSet;
 /// The last line of the user's statements and of the lines that store new variables.
 const AFTER_STATEMENTS: &str = "Ok(())";
 const PUT: &str = "evcxr_variable_store.put_variable::<";
-/// Makes the compiler skip a statement. The line stays: it says whether the variable is `mut`.
+/// The attribute that makes the compiler skip a statement. The line stays, because it says whether the variable is `mut`.
 const SKIP: &str = "#[cfg(any())] ";
-/// How a macro that joins words to a name begins one.
+/// The beginning of a name in a macro that joins words to a name.
 const JOINED_NAME: &str = "[<";
 
 /// Skips the lines that take out variables that the cell does not name, and those that put them back.
@@ -21,7 +21,7 @@ pub(super) fn leave_in_store(lines: &mut [Cow<'_, str>]) {
     if statements.iter().any(|line| line.contains(JOINED_NAME)) {
         return;
     }
-    // Words of texts and comments count, too: a name may be in a format.
+    // Words of texts and comments count, too: a name may be in a format string.
     let named: HashSet<&str> = statements.iter().flat_map(|line| words(line)).collect();
     let is_left = |name: &str| !named.contains(name.trim_start_matches("r#"));
     let takes = (0..start).filter(|at| loaded(&lines[*at]).is_some_and(|variable| is_left(variable.name)));

@@ -1,4 +1,4 @@
-//! Cells and what a console should do with them.
+//! Tests of cells and of what a console should do with them.
 
 use super::check;
 use crate::execution::Completeness;

@@ -1,5 +1,5 @@
-//! Who uses a prelude or a toolchain. A kernel locks the file that makes it complete together with others; who removes it needs that
-//! lock alone, so that a running kernel keeps both. A search needs neither: it has read all its code when it begins.
+//! Locks that keep a prelude or a toolchain while a kernel uses it. A kernel holds a shared lock on the file that makes the folder
+//! complete; a removal needs the exclusive lock. A search needs no lock: it has read all its code when it begins.
 
 use super::all;
 use super::lock::{self, Found};
@@ -12,23 +12,23 @@ use std::time::{Duration, SystemTime};
 
 pub(super) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The file in a folder whose time says when a kernel has used it.
+/// The file in a folder whose time is that of the folder's last use by a kernel, to a day.
 pub(super) const USED: &str = "used";
 
 /// The lock of a prelude or toolchain that a kernel uses.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// None for what is not in Ferrotune's folders, which nobody removes.
+    /// The lock; none for a prelude or toolchain outside of Ferrotune's folders, which Ferrotune never removes.
     _lock: Option<File>,
 }
 
-/// Holds a prelude or a toolchain while the value lives, and notes that it is used now. None if it is gone.
+/// Holds a prelude or a toolchain while the value lives, and records the use. None if the folder is gone.
 pub(crate) fn hold(folder: &Path) -> Result<Option<Held>> {
     hold_in(&all()?, folder)
 }
 
 fn hold_in(kept: &[PathBuf], folder: &Path) -> Result<Option<Held>> {
-    // A kernel that had no toolchain when it started has links to both.
+    // A kernel that had no toolchain when it started reaches the prelude and the toolchain through links.
     let folder = match folder.canonicalize() {
         Ok(folder) => folder,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -41,13 +41,13 @@ fn hold_in(kept: &[PathBuf], folder: &Path) -> Result<Option<Held>> {
     let lock = lock::shared(&folder.join(READY)).with_context(|| format!("cannot lock {}", folder.display()))?;
     let Some(lock) = lock else { return Ok(None) };
     if let Err(error) = note_use(&folder.join(USED)) {
-        // The folder may be shared and not writable; whoever may write in it may also remove it earlier than need be.
+        // The folder may be shared and not writable; a user who can write in it may then remove it too early.
         tracing::debug!("nobody learns that {} is used: {error}", folder.display());
     }
     Ok(Some(Held { _lock: Some(lock) }))
 }
 
-/// Once a day is enough, and a start of a kernel writes nothing else into the cache.
+/// Records the use of a folder, at most once a day: a start of a kernel writes nothing else into the cache.
 fn note_use(used: &Path) -> io::Result<()> {
     let is_recent = |used: SystemTime| used.elapsed().is_ok_and(|age| age <= DAY);
     if used.metadata().and_then(|used| used.modified()).is_ok_and(is_recent) {
@@ -56,7 +56,8 @@ fn note_use(used: &Path) -> io::Result<()> {
     OpenOptions::new().create(true).append(true).open(used)?.set_modified(SystemTime::now())
 }
 
-/// Takes the locks of those who use and of those who make a thing, or that of which it is a rest. None if somebody does now.
+/// Takes the locks against the use and against the making of a prelude or toolchain; `path` may also be a rest of it. None if
+/// another process uses or makes it now.
 pub(crate) fn take(path: &Path) -> Result<Option<Vec<File>>> {
     let folder = folder_of(path);
     let mut locks = Vec::new();
@@ -70,7 +71,7 @@ pub(crate) fn take(path: &Path) -> Result<Option<Vec<File>>> {
     Ok(Some(locks))
 }
 
-/// The folder to which a file or folder beside it belongs.
+/// The folder of the prelude or toolchain to which a lock or a rest beside the folder belongs.
 pub(crate) fn folder_of(path: &Path) -> PathBuf {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("lock" | "target" | "building" | "starting" | "installing") => path.with_extension(""),

@@ -1,12 +1,12 @@
-//! Locks in files that another process may remove or replace: a lock holds only while its file is at its path. Changes no byte of a
-//! file.
+//! Locks on files that another process may remove or replace: a lock is valid only while its file is at its path. This module
+//! changes no byte of a file.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Locks a file alone, and waits until nobody else has it locked. Makes the file if it is missing.
+/// Takes the exclusive lock on a file, and waits until no other process has it locked. Makes the file if it is missing.
 pub(crate) fn alone(path: &Path) -> io::Result<File> {
     loop {
         let file = make(path)?;
@@ -17,7 +17,7 @@ pub(crate) fn alone(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Locks a file alone; none while somebody else has it locked. Makes the file if it is missing.
+/// Takes the exclusive lock on a file; none while another process has it locked. Makes the file if it is missing.
 pub(crate) fn try_alone(path: &Path) -> io::Result<Option<File>> {
     loop {
         let file = make(path)?;
@@ -30,17 +30,17 @@ pub(crate) fn try_alone(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// What was found where a lock may be.
+/// The result of an attempt to lock a file that may be missing.
 pub(crate) enum Found {
     Nothing,
-    /// Somebody else has it locked.
+    /// Another process has the file locked.
     Busy,
     Taken(File),
 }
 
-/// Locks a file alone if it is there.
+/// Takes the exclusive lock on a file, if the file exists and is not locked.
 pub(crate) fn find_alone(path: &Path) -> io::Result<Found> {
-    // NFS locks alone only what can be written; a disk that is read-only is no reason to lock nothing.
+    // NFS gives an exclusive lock only on a file that is open for writing. On a read-only disk the file is opened for reading.
     let file = match OpenOptions::new().append(true).open(path) {
         Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
             File::open(path)
@@ -48,11 +48,12 @@ pub(crate) fn find_alone(path: &Path) -> io::Result<Found> {
         file => file,
     };
     let Some(file) = present(file)? else { return Ok(Found::Nothing) };
-    // A file that was replaced meanwhile belongs to somebody who is at work.
+    // A file that was replaced meanwhile belongs to a process that works with it now.
     Ok(if is_free(&file)? && is_at(&file, path)? { Found::Taken(file) } else { Found::Busy })
 }
 
-/// Locks a file together with others, once nobody has it locked alone; none if it is not there. It need not be writable.
+/// Takes a shared lock on a file, once no process has the exclusive lock; none if the file is missing. The file need not be
+/// writable.
 pub(super) fn shared(path: &Path) -> io::Result<Option<File>> {
     loop {
         let Some(file) = present(File::open(path))? else { return Ok(None) };
@@ -116,7 +117,7 @@ mod tests {
         let first = alone(&path).unwrap();
         let second = thread::scope(|scope| {
             let waiting = scope.spawn(|| alone(&path).unwrap());
-            // Its own descriptor of the file, beside the first one.
+            // The waiting thread has its own descriptor of the file, in addition to the first one.
             while open_descriptors(&path) < 2 {
                 thread::yield_now();
             }

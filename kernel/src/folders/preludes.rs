@@ -1,4 +1,4 @@
-//! The removal of old preludes, except those that somebody uses or builds now.
+//! The removal of old preludes, except those that a process uses or builds now.
 
 use super::holds::{DAY, USED, folder_of, lock_of, take};
 use super::proof::version_of_prelude;
@@ -8,11 +8,11 @@ use ferrotune_machine::format;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// A prelude that no kernel has used for so long is removed.
+/// The time without use after which a prelude is removed.
 const OLD: Duration = Duration::from_secs(30 * DAY.as_secs());
 
-/// Removes the preludes that are of an older version or have not been used for long, and what builds of them have left. Says in one
-/// line what it has removed; none if that is nothing. What cannot be removed stays, with a warning.
+/// Removes the preludes that are of an older version or have not been used for long, and the rests of their builds. Returns a line
+/// about what was removed; none if nothing was. A prelude that cannot be removed stays, with a warning.
 pub(crate) fn remove_old() -> Option<String> {
     let items = match survey() {
         Ok(inventory) => inventory.ours,
@@ -41,7 +41,7 @@ pub(crate) fn remove_old() -> Option<String> {
     Some(format!("removed {preludes} ({size}) of an older version, or that no kernel has used for 30 days"))
 }
 
-/// Removes a prelude and its rests if it is old and nobody uses it. Returns how many bytes that were.
+/// Removes a prelude and its rests if the prelude is old and not in use. Returns the number of bytes that were removed.
 fn remove(items: &[Item]) -> Result<Option<u64>> {
     let Some(folder) = items.first().map(|item| folder_of(&item.path)) else { return Ok(None) };
     if !is_old(&folder, SystemTime::now()) {
@@ -59,7 +59,7 @@ fn is_old(folder: &Path, now: SystemTime) -> bool {
     if version.is_some_and(|version| numbers(version) < numbers(env!("CARGO_PKG_VERSION"))) {
         return true;
     }
-    // A killed build has no prelude and no kernel that uses it.
+    // A killed build leaves no record of a use, so the times of its lock and of its folder count, too.
     let used = [folder.join(USED), lock_of(folder), folder.to_owned()]
         .iter()
         .filter_map(|path: &PathBuf| path.metadata().ok()?.modified().ok())

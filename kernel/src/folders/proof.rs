@@ -1,5 +1,5 @@
-//! Whether a thing in Ferrotune's folders was made by Ferrotune: its name has the form that Ferrotune gives, and its content what
-//! Ferrotune writes.
+//! Proves whether Ferrotune has made a file or folder: its name has the form of Ferrotune's names, and its content is what Ferrotune
+//! writes.
 
 use super::Kind;
 use crate::toolchain::own::{self, READY};
@@ -12,15 +12,15 @@ use std::path::Path;
 pub(super) const MARK: &str = ".ferrotune";
 const MARK_TEXT: &str = "Ferrotune has made this folder, and removes it.\n";
 
-/// How cargo begins the file that marks its folder of builds.
+/// The beginning of the file with which cargo marks its target folder.
 const TAG_OF_CARGO: &str =
     "Signature: 8a477f597d28d172789f06886806bc55\n# This file is a cache directory tag created by cargo.";
 
-/// What speaks for a thing.
+/// The proof that Ferrotune has made a file or folder.
 pub(super) enum Proof {
-    /// It was made as a whole.
+    /// Ferrotune has made the file or the whole folder.
     Whole(Kind),
-    /// What fits in it was made.
+    /// Ferrotune has made the entries of the folder for which the function is true.
     Parts(Kind, fn(&Path) -> bool),
     Missing,
 }
@@ -53,23 +53,23 @@ pub(super) fn of(path: &Path) -> Proof {
     }
 }
 
-/// Writes the mark into a folder that was made now.
+/// Writes the mark into a folder that has just been made.
 pub(crate) fn mark(folder: &Path) -> io::Result<()> {
     fs::write(folder.join(MARK), MARK_TEXT)
 }
 
-/// Whether a folder is what an interrupted attempt to make or to remove one leaves.
+/// Whether a folder is the rest of an interrupted attempt to make or to remove a prelude or toolchain.
 pub(super) fn is_rest(folder: &Path) -> bool {
     let is_folder = fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir());
     is_folder && (is_marked(folder) || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none()))
 }
 
-/// A full disk cuts the mark.
+/// Whether a folder has the mark, which may be cut short by a full disk.
 fn is_marked(folder: &Path) -> bool {
     fs::read_to_string(folder.join(MARK)).is_ok_and(|text| MARK_TEXT.starts_with(&text))
 }
 
-/// Whether the file that makes a folder complete is Ferrotune's: it has a value of this name.
+/// Whether the file that makes a folder complete is Ferrotune's, that is, has a value of this name.
 fn ready_has(folder: &Path, name: &str) -> bool {
     let ready = fs::read(folder.join(READY)).ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
     ready.is_some_and(|ready| ready.get(name).is_some())
@@ -79,7 +79,7 @@ fn is_of_cargo(target: &Path) -> bool {
     fs::read_to_string(target.join("CACHEDIR.TAG")).is_ok_and(|tag| tag.starts_with(TAG_OF_CARGO))
 }
 
-/// What has a name of this form.
+/// The kind of the files and folders with names of this form; none for other names.
 fn kind(name: &str) -> Option<Kind> {
     let (base, ending) = match name.rsplit_once('.') {
         Some((base, ending @ ("lock" | "target" | "building" | "starting" | "installing"))) => (base, Some(ending)),
@@ -99,7 +99,7 @@ fn kind(name: &str) -> Option<Kind> {
     }
 }
 
-/// The version of Ferrotune in the name of a prelude's folder; none if that is no such name.
+/// The version of Ferrotune in the name of a prelude's folder; none for other names.
 pub(super) fn version_of_prelude(name: &str) -> Option<&str> {
     let rest = name.strip_prefix("prelude-")?;
     version_and_hash(rest.strip_prefix("cuda-").unwrap_or(rest))
@@ -119,13 +119,13 @@ fn is_hexadecimal(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// A folder of `dependencies/`.
+/// Whether a path is one of the build folders in `dependencies/`.
 fn is_build(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.parse::<u8>().is_ok() && path.join("built").is_dir()
 }
 
-/// A file of `xla/`: a program under its hash, or one that is being written.
+/// Whether a path is a file of `xla/`: an executable under its hash, or one that is being written.
 fn is_executable(path: &Path) -> bool {
     let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -133,7 +133,7 @@ fn is_executable(path: &Path) -> bool {
     is_file && name.split_once('.').is_some_and(|(hash, ending)| is_sha256(hash) && has_ending(ending))
 }
 
-/// A file of `trusted/`.
+/// Whether a path is a file of `trusted/`.
 fn is_mark(path: &Path) -> bool {
     let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
     is_file && path.file_name().and_then(|name| name.to_str()).is_some_and(is_sha256)

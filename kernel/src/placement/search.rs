@@ -6,7 +6,7 @@ use ferrotune_space::spec::{Placement, PublishTo, StudySpec};
 use ferrotune_tuner::supervisor::{Crew, Engine, Token, Which};
 use std::path::Path;
 
-/// The engine of a search that is to run on one.
+/// The engine on which a search places its workers; none for a search without `--on`.
 pub(crate) fn engine_of(spec: &StudySpec) -> Result<Option<Box<dyn Engine>>, String> {
     let Some(placement) = &spec.placement else { return Ok(None) };
     let launcher = launcher(&placement.engine).map_err(in_words)?;
@@ -23,19 +23,19 @@ pub(crate) fn engine_of(spec: &StudySpec) -> Result<Option<Box<dyn Engine>>, Str
 struct SearchWorkers {
     spec: StudySpec,
     placement: Placement,
-    /// Until the workers are submitted.
+    /// The launcher, until the workers are submitted.
     launcher: Option<Box<dyn Launcher>>,
     placed: Option<Placed>,
-    /// What is known of the first worker that has failed.
+    /// The text about the first worker that has failed.
     failure: Option<String>,
 }
 
 impl SearchWorkers {
-    /// What the search's options are for each worker, which shares what it gets between its trials.
+    /// The options of each worker, which follow from the search's options. A worker shares its resources between its trials.
     fn options(&self) -> [(&'static str, Option<String>); 4] {
         let (spec, concurrency) = (&self.spec, self.spec.supervision.concurrency.max(1));
         let threads = spec.supervision.threads.or(self.placement.cpus.map(|cpus| (cpus / concurrency).max(1)));
-        // The worker itself needs some of its memory, and an engine kills what takes more.
+        // The worker itself needs some of its memory, and an engine kills a worker that takes more than its share.
         let memory = spec.memory_budget_bytes.map(|bytes| bytes / 16 * 15 / concurrency);
         [
             ("--concurrency", Some(concurrency.to_string())),
@@ -80,7 +80,7 @@ impl Engine for SearchWorkers {
     }
 }
 
-/// What workers do whose states are known.
+/// The summary of the workers' known states.
 fn crew(known: &[Option<Status>], have_ended: bool, failure: Option<&str>) -> Crew {
     let count = |is_so: fn(&Status) -> bool| known.iter().flatten().filter(|status| is_so(status)).count();
     let waiting = count(|status| matches!(status, Status::Waiting { .. }));

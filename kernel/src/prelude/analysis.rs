@@ -1,7 +1,7 @@
 //! A copy of the prelude's sources for rust-analyzer, with only the crates whose types cells name.
 //!
-//! rust-analyzer reads every dependency of every dependency. candle has over a hundred, and no variable of a cell has a
-//! type of theirs. Without them rust-analyzer needs a fraction of the time and memory.
+//! rust-analyzer reads every dependency of every dependency. candle has over a hundred dependencies, and no variable of a cell has
+//! a type of theirs. Without these crates rust-analyzer needs a fraction of the time and memory.
 
 mod signatures;
 mod standard_library;
@@ -18,22 +18,22 @@ use toml_edit::{DocumentMut, Item, Table, value};
 
 /// One package of the copy.
 struct Package {
-    /// Name of the package in the copy, and of its folder: the library's name with dashes.
+    /// Name of the package in the copy, and of the package's folder: the library's name with dashes.
     name: String,
     library: String,
     edition: String,
-    /// Folder of its `src/lib.rs`.
+    /// Folder of the library's root file, as a rule `src`.
     sources: PathBuf,
-    /// Package names of its dependencies.
+    /// Package names of the dependencies, each with the name to which the manifest renames it, if any.
     dependencies: Vec<(String, Option<String>)>,
 }
 
-/// Whether cells name types of this library.
+/// Whether cells can name types of this library.
 pub(super) fn is_wanted(library: &str) -> bool {
     library.starts_with("ferrotune") || library == "candle_core" || library == "candle_nn"
 }
 
-/// Writes the copy to `folder`. `manifests` are those of all packages that cargo has compiled.
+/// Writes the copy to `folder`. `manifests` are the manifests of the wanted packages that cargo has compiled.
 pub(super) fn write(toolchain: &Toolchain, manifests: &BTreeSet<PathBuf>, folder: &Path) -> Result<()> {
     let packages = packages(toolchain, manifests)?;
     for package in packages.values() {
@@ -47,10 +47,10 @@ pub(super) fn write(toolchain: &Toolchain, manifests: &BTreeSet<PathBuf>, folder
     standard_library::write(toolchain, &folder.join("standard-library"))
 }
 
-/// The packages by name.
+/// The packages of the manifests, by package name.
 ///
-/// Asks cargo about each package alone: for the whole dependency tree it wants to download packages that no build on this
-/// system uses, those of other systems and of tests.
+/// Calls cargo for each package alone: for the whole dependency tree cargo would download packages that no build on this
+/// system uses, such as those for other systems and for tests.
 fn packages(toolchain: &Toolchain, manifests: &BTreeSet<PathBuf>) -> Result<BTreeMap<String, Package>> {
     let mut packages = BTreeMap::new();
     for manifest in manifests {
@@ -115,7 +115,7 @@ fn manifest(package: &Package, packages: &BTreeMap<String, Package>) -> String {
         dependencies[&key]["package"] = value(&dependency.name);
     }
     manifest["dependencies"] = Item::Table(dependencies);
-    // A workspace of its own, so that cargo never takes the package for a member of the user's workspace.
+    // The package has its own workspace, so that cargo never takes it for a member of the user's workspace.
     manifest["workspace"] = Item::Table(Table::new());
     manifest.to_string()
 }
@@ -134,7 +134,7 @@ fn copy_sources(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies what rust-analyzer needs of a file.
+/// Copies the parts of a file that rust-analyzer needs.
 fn copy_signatures(from: &Path, to: &Path) -> Result<()> {
     let source = fs::read_to_string(from).with_context(|| format!("cannot read {}", from.display()))?;
     fs::write(to, signatures::of(&source)).with_context(|| format!("cannot write {}", to.display()))

@@ -15,11 +15,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, Stdio};
 
-/// Environment variable with a folder in which the sources and cargo's intermediate files stay, so that developers compile candle, and
-/// what else did not change, only once. Without it they are deleted.
+/// Environment variable with a folder in which the sources and cargo's intermediate files stay, so that developers compile candle
+/// and other unchanged crates only once. Without the variable these files are deleted.
 const TARGET_VARIABLE: &str = "FERROTUNE_PRELUDE_TARGET";
 
-/// The package that becomes the prelude; all others are its dependencies.
+/// The package that becomes the prelude; all other packages are its dependencies.
 const PACKAGE: &str = "ferrotune-prelude";
 
 /// Builds the prelude into `folder`, which appears whole or not at all.
@@ -31,10 +31,10 @@ pub(super) fn build(
 ) -> Result<()> {
     let building = beside(folder, "building");
     folders::begin(&building)?;
-    // Not in `building`, so that the next build after a failure does not compile everything again.
+    // The target folder is not in `building`, so that the next build after a failure does not compile everything again.
     let kept = std::env::var_os(TARGET_VARIABLE).map(PathBuf::from);
     let target = kept.clone().unwrap_or_else(|| beside(folder, "target"));
-    // Cargo takes sources in another folder for other packages. What is compiled for one prelude serves the next.
+    // Cargo takes sources in another folder for other packages. In an unchanged folder, the next prelude uses the compiled crates again.
     let (source, candle) = match &kept {
         Some(kept) => (kept.join("source"), kept.clone()),
         None => (building.join("source"), folders::cache()?),
@@ -68,7 +68,7 @@ pub(super) fn build(
     Ok(())
 }
 
-/// Makes our packages of candle in a folder within this one, which is returned.
+/// Makes Ferrotune's packages of candle in a folder below `within`, and returns that folder.
 fn make_candle(toolchain: &Toolchain, within: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     let changes = Changes::packed();
     let mut hasher = Sha256::new();
@@ -82,7 +82,7 @@ fn make_candle(toolchain: &Toolchain, within: &Path, progress: &mut dyn FnMut(&s
     Ok(folder)
 }
 
-/// Writes the sources. A file that has them already keeps its time, so that cargo does not compile its crate again.
+/// Writes the sources. A file that has the same text already keeps its time, so that cargo does not compile its crate again.
 fn unpack(source: &Path, candle: &Path) -> Result<()> {
     for (path, text) in SOURCES {
         let file = source.join(path);
@@ -115,13 +115,13 @@ fn workspace_of_prelude(manifest: &str, candle: &Path) -> Result<String> {
         let folder = folder.to_str().context("the cache folder is not UTF-8")?;
         manifest["patch"]["crates-io"][package.name]["path"] = toml_edit::value(folder);
     }
-    // `false` means thin-local LTO, which makes candle faster. The program is built without it, since only its size and
+    // `false` means thin-local LTO, which makes candle faster. The program itself is built without LTO, since only its size and
     // its build time matter.
     manifest["profile"]["release"]["lto"] = toml_edit::value(false);
     Ok(manifest.to_string())
 }
 
-/// The manifest of a crate without the dependencies of its tests. The crates among these are not packed.
+/// The manifest of a crate without the dependencies of its tests, some of which are not packed.
 fn without_tests(manifest: &str) -> Result<String> {
     let mut manifest: toml_edit::DocumentMut = manifest.parse()?;
     manifest.remove("dev-dependencies");
@@ -136,8 +136,8 @@ fn cargo(toolchain: &Toolchain, cuda: Option<&Toolkit>, source: &Path, target: &
         .args(["--target", &toolchain.host, "--target-dir"])
         .arg(target)
         .current_dir(source)
-        // The toolchain's shared standard library, so that the prelude and the cells have the same one. No path leads to it: who
-        // loads the prelude has loaded it before.
+        // Links the toolchain's shared standard library, so that the prelude and the cells have the same one. The prelude has no path
+        // to it: a process that loads the prelude has loaded the standard library before.
         .env("CARGO_ENCODED_RUSTFLAGS", "-Cprefer-dynamic")
         .envs(progress::ENVIRONMENT);
     if let Some(toolkit) = cuda {
@@ -223,8 +223,8 @@ fn artifact(message: &Value) -> Option<Artifact> {
     })
 }
 
-/// Copies the dylib, and the metadata of its crates, whose code is in the dylib. Cargo writes those into the folder of the host, and
-/// crates that only build scripts and procedural macros use beside it.
+/// Copies the dylib, and the metadata of the crates whose code is in the dylib. Cargo writes these into the folder of the host
+/// triple, and crates that only build scripts and procedural macros use into another folder.
 fn keep_libraries(
     artifacts: &[Artifact],
     target: &Path,
@@ -236,7 +236,7 @@ fn keep_libraries(
         for file in files.iter().filter(|file| file.starts_with(target)) {
             let extension = file.extension().and_then(|extension| extension.to_str());
             let wanted = match extension {
-                // The prelude, and procedural macros that its crates re-export.
+                // These are the prelude, and procedural macros that its crates re-export.
                 Some("so") => true,
                 Some("rmeta") => name != "ferrotune" && file.starts_with(target.join(host)),
                 _ => false,

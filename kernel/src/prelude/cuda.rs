@@ -1,4 +1,4 @@
-//! Finds NVIDIA's CUDA toolkit for the build of a prelude with CUDA, before minutes of compiling. Installs nothing.
+//! Finds NVIDIA's CUDA toolkit for the build of a prelude with CUDA, before minutes of compiling. It installs nothing.
 
 use anyhow::{Result, bail};
 use std::env;
@@ -6,12 +6,12 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Variable that tells candle's build for which cards to compile, such as `90`.
+/// Variable with the compute capability for which candle is compiled, such as `90`.
 const CAPABILITY_VARIABLE: &str = "CUDA_COMPUTE_CAP";
 /// The folder into which NVIDIA's installers put the toolkit.
 const USUAL_PLACE: &str = "/usr/local/cuda";
 
-/// NVIDIA's toolkit.
+/// NVIDIA's CUDA toolkit.
 #[derive(Debug)]
 pub(super) struct Toolkit {
     /// The folder that holds `bin/nvcc`.

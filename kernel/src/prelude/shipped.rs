@@ -1,14 +1,14 @@
-//! The prelude that came with this program, in a package: beside the `bin` in which the program is.
+//! The prelude that came with this program in a package, in a folder beside the program's `bin`.
 
 use super::Prelude;
 use crate::toolchain::Toolchain;
 use anyhow::Result;
 use std::path::PathBuf;
 
-/// Its folder, in the folder that has the program in `bin`.
+/// Path of the shipped prelude, below the folder that has the program in `bin`.
 pub(crate) const PLACE: &str = "lib/ferrotune";
 
-/// The prelude beside this program; none where the program was built by its user.
+/// Opens the prelude that came with this program; none if the user has built the program.
 pub(crate) fn find() -> Result<Option<Prelude>> {
     match folder() {
         Some(folder) => Prelude::open(&folder),

@@ -1,6 +1,6 @@
-//! What rust-analyzer reads as the standard library and as the crates of the prelude, under one path that never changes: a link.
-//! It leads to empty crates first. The real ones take most of a second and 100 MiB, and only the types of variables, completion and
-//! documentation need them.
+//! The sources that rust-analyzer reads as the standard library and as the crates of the prelude, under a link whose path never
+//! changes. The link leads to empty crates first. The real sources take most of a second and 100 MiB, and only the types of
+//! variables, completion and documentation need them.
 
 use super::Runtime;
 use crate::prelude::{CRATES, Prelude};
@@ -8,13 +8,13 @@ use anyhow::Result;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The link in the folder of the runtime.
+/// Name of the link in the kernel's folder.
 const LINK: &str = "analysis";
 
-/// The folder with the empty crates.
+/// Name of the folder with the empty crates.
 const EMPTY: &str = "empty";
 
-/// The standard library below the link.
+/// Path of the standard library below the link.
 pub(super) fn standard_library(runtime: &Path) -> PathBuf {
     runtime.join(LINK).join("standard-library")
 }
@@ -35,12 +35,12 @@ pub(super) fn write_empty(runtime: &Path) -> Result<()> {
 }
 
 impl Runtime {
-    /// rust-analyzer finds empty crates from now on.
+    /// Makes the link lead to the empty crates.
     pub(crate) fn hide_sources(&self) -> Result<()> {
         self.link(LINK, &self.folder.join(EMPTY))
     }
 
-    /// rust-analyzer finds the real sources from now on, when it reads its manifest anew.
+    /// Makes the link lead to the real sources, which rust-analyzer finds when it reads its manifest anew.
     pub(crate) fn show_sources(&self, prelude: &Prelude) -> Result<()> {
         self.link(LINK, &prelude.analysis())
     }

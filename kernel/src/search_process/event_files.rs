@@ -12,17 +12,17 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The shortest time between two times of writing.
+/// The shortest time between two writes.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Writing takes at most this part of the time.
+/// The part of the time that writes may take is one divided by this number.
 const SHARE: u32 = 20;
 
-/// Writes the files of a search as its events come, if it asks for them.
+/// The writer of a search's TensorBoard files, if the search asks for them.
 pub(crate) struct EventFiles {
     target: Option<PathBuf>,
     study: PathBuf,
-    /// When to write next.
+    /// When to write the files next.
     due: Instant,
 }
 
@@ -32,7 +32,7 @@ impl EventFiles {
         EventFiles { target, study: spec.directory.join(&spec.project), due: Instant::now() }
     }
 
-    /// Those of the search that a file describes. Of a file that cannot be read there are none, and the search says so.
+    /// The writer for the search that a file describes. For a file that cannot be read it writes nothing; the search reports the error.
     pub(crate) fn of_file(path: &Path) -> EventFiles {
         let spec = fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
         EventFiles::of(&spec.unwrap_or_default())
@@ -48,7 +48,7 @@ impl EventFiles {
         write_event_files(target, &files)
     }
 
-    /// Writes what is new, if it is time to, or the search is over.
+    /// Writes the files, if the next write is due or the search is over.
     pub(crate) fn take(&mut self, event: &Event) {
         let Some(target) = &self.target else { return };
         let is_end = matches!(event, Event::Finished { .. } | Event::Error { .. });

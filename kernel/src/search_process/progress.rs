@@ -1,4 +1,4 @@
-//! Where a search stands, for people: one line for the study, one for the best trial, and one for each running trial.
+//! The progress of a search for the user: one line for the study, one for the best trial, and one for each running trial.
 
 use ferrotune_display::{Bundle, escape};
 use ferrotune_machine::format;
@@ -7,22 +7,23 @@ use ferrotune_space::event::{Finish, Front, Progress, Running};
 use ferrotune_space::record::TrialRecord;
 use ferrotune_space::spec::StudySpec;
 
-/// So many running trials have a line each.
+/// The most running trials that have their own line.
 const MOST_LINES: usize = 16;
 
-/// What is shown before the search begins. A terminal may not show what replaces it, so its text says where that is.
+/// The display before the search begins. A terminal may not show the display that replaces it, so the text names the magics that
+/// show the progress.
 pub(crate) fn compiling(project: &str) -> Bundle {
     let line = format!("{project}: compiling the objective");
     let html = format!("<div><progress></progress></div><div>{}</div>", escape::html(&line));
     Bundle::text(format!("{line}; where this line stays, see %tune status and %best")).with("text/html", html)
 }
 
-/// Where the search stands, as text and as HTML.
+/// The progress of the search, as text and as HTML.
 pub(super) fn shown(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> Bundle {
     bundle(progress, &lines(progress, spec, finish))
 }
 
-/// Where the search stands, in lines.
+/// The lines about the progress of the search.
 pub(crate) fn lines(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> Vec<String> {
     let mut lines = vec![headline(progress, spec, finish)];
     if let Some(best) = &progress.best {
@@ -46,7 +47,7 @@ pub(crate) fn lines(progress: &Progress, spec: &StudySpec, finish: Option<&Finis
     lines
 }
 
-/// Lines about a search, as text and as HTML with a progress bar.
+/// The MIME bundle of lines about a search: text, and HTML with a progress bar.
 pub(crate) fn bundle(progress: &Progress, lines: &[String]) -> Bundle {
     let bar = format!("<progress value=\"{}\" max=\"{}\"></progress>", progress.done, progress.max_trials);
     let html: String = lines.iter().map(|line| format!("<div>{}</div>", escape::html(line))).collect();
@@ -80,7 +81,7 @@ fn headline(progress: &Progress, spec: &StudySpec, finish: Option<&Finish>) -> S
     line
 }
 
-/// The time of this search, or of the study's trials if it has begun none itself.
+/// The time of this search, or of the study's trials if this search has begun none.
 fn time(progress: &Progress) -> String {
     let elapsed = format::long_duration(progress.elapsed_s);
     match progress.earlier {

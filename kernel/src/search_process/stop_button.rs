@@ -5,7 +5,7 @@ use rustix::process::{Pid, Signal};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// The button of a search that runs. It goes when this is dropped.
+/// The button of a running search. It is removed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct StopButton {
     id: String,
@@ -13,11 +13,11 @@ pub(crate) struct StopButton {
     outputs: UnboundedSender<Output>,
 }
 
-/// The search that a press stops; none once it has ended.
+/// The action of a press: a request to stop the search. After the search has ended, a press does nothing.
 type Search = Arc<Mutex<Option<Pid>>>;
 
 impl StopButton {
-    /// Shows the button among a cell's outputs; none where the process id is none.
+    /// Shows the button among a cell's outputs; none if the number is no valid process id.
     pub(crate) fn show(search: u32, outputs: UnboundedSender<Output>) -> Option<Self> {
         let pid = Pid::from_raw(i32::try_from(search).ok()?)?;
         let button = Self { id: format!("ferrotune-stop-{search}"), search: Arc::new(Mutex::new(Some(pid))), outputs };
@@ -34,7 +34,7 @@ impl StopButton {
 }
 
 impl Drop for StopButton {
-    /// The process may be waited for afterwards, and another one may get its id.
+    /// Disables and removes the button before the process is reaped, after which another process may get the same id.
     fn drop(&mut self) {
         *lock(&self.search) = None;
         self.emit(Output::StopButtonGone { id: self.id.clone() });

@@ -17,7 +17,7 @@ mod query;
 
 pub(crate) use query::Query;
 
-/// A session that starts with a larger file keeps the newer half of it.
+/// The largest history file. A session that finds a larger file at its start keeps the newer half.
 const MAX_BYTES: u64 = 8 << 20;
 
 /// One cell as it was typed.
@@ -46,7 +46,7 @@ enum Task {
     Find { query: Query, found: oneshot::Sender<Vec<Entry>> },
 }
 
-/// Sends tasks to the history thread.
+/// The sender of tasks to the history thread.
 #[derive(Clone, Debug)]
 pub(crate) struct CellHistory {
     tasks: mpsc::Sender<Task>,
@@ -86,7 +86,7 @@ impl CellHistory {
         }
     }
 
-    /// The cells that `query` asks for: those of other sessions first, oldest first.
+    /// The cells that `query` selects, oldest first: first the cells of other sessions, then this session's.
     pub(crate) async fn find(&self, query: Query) -> Vec<Entry> {
         let (found, entries) = oneshot::channel();
         if self.tasks.send(Task::Find { query, found }).is_err() {
@@ -132,8 +132,8 @@ impl Store {
         self.own.push(entry);
     }
 
-    /// All cells: those of other sessions by session and line, then those of this one in the order in which they ran.
-    /// The newest cells of a front end are its own even while later sessions run cells, as in IPython.
+    /// All cells: the cells of other sessions by session and line, then this session's in the order in which they ran.
+    /// So the newest cells of a front end are its own even while later sessions run cells, as in IPython.
     fn entries(&self) -> Vec<Entry> {
         let others = match self.path.as_deref().map(read_records) {
             Some(Ok(records)) => records,
@@ -169,7 +169,7 @@ fn begin_session(path: &Path) -> io::Result<u64> {
     Ok(session)
 }
 
-/// Locks a second file, since another kernel may replace the history file and its lock with it.
+/// Locks the history, through a second file: another kernel may replace the history file, and a lock would go with it.
 fn lock(path: &Path) -> io::Result<File> {
     lock::alone(&path.with_extension("lock"))
 }
@@ -184,7 +184,7 @@ fn write_record(path: &Path, record: &Record) -> io::Result<()> {
     file.write_all(&text)
 }
 
-/// Whether the last writer died within a line.
+/// Whether the file ends within a line, because its last writer was killed.
 fn ends_torn(path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::FileExt;
     let file = File::open(path)?;
@@ -196,7 +196,7 @@ fn ends_torn(path: &Path) -> io::Result<bool> {
     Ok(last != [b'\n'])
 }
 
-/// Skips lines that are torn or of an unknown version.
+/// Reads the records of the file. Lines that are torn or of an unknown version are skipped.
 fn read_records(path: &Path) -> io::Result<Vec<Record>> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -220,7 +220,7 @@ fn keep_newer_half(path: &Path, records: &[Record]) -> io::Result<()> {
         serde_json::to_writer(&mut text, record)?;
         text.push(b'\n');
     }
-    // If the newer cells are the larger ones, half of the lines is still too much.
+    // If the newer cells are the larger ones, half of the lines may still be too much.
     let mut cut = usize::try_from(MAX_BYTES / 2).map_or(0, |limit| text.len().saturating_sub(limit));
     while cut > 0 && text.get(cut - 1).is_some_and(|byte| *byte != b'\n') {
         cut += 1;

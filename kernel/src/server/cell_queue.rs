@@ -1,4 +1,4 @@
-//! The cells that wait: they run one after the other, whatever shell or subshell they were sent to.
+//! The queue of waiting cells. Cells run one after the other, whatever shell or subshell they were sent to.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,28 +10,28 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use super::exchange::{Exchange, Iopub, Received};
 use super::wire::Request;
 
-/// What a client of a subshell reads where its cell has to wait.
+/// The text that a client of a subshell gets if its cell has to wait.
 const WAITS: &str = "another cell runs; this one runs after it, since all cells share one process and its variables\n";
 
-/// Puts cells into the queue.
+/// The sending end of the queue.
 pub(super) struct Cells {
     sender: UnboundedSender<Queued>,
-    /// How many cells of each shell are queued or run.
+    /// How many cells of each shell are queued or running; the key of the main shell is `None`.
     unfinished: Mutex<BTreeMap<Option<String>, usize>>,
 }
 
 /// A cell in the queue.
 pub(super) enum Queued {
-    /// Its client knows of it nothing yet.
+    /// A cell of which nothing has been published yet.
     Silent(Received),
-    /// Its client knows that it waits.
+    /// A cell whose client has been informed that the cell waits.
     Announced(Exchange),
 }
 
 /// The receiving end of the queue.
 pub(super) struct Queue {
     incoming: UnboundedReceiver<Queued>,
-    /// Those that were received while cells were looked for that a failure aborts.
+    /// The cells that were received early, during a search for cells that a failure aborts.
     next: VecDeque<Queued>,
 }
 
@@ -41,8 +41,8 @@ pub(super) fn channel() -> (Cells, Queue) {
 }
 
 impl Cells {
-    /// Adds a cell. One of a subshell says so if it has to wait, because clients expect that subshells do not; a silent one
-    /// publishes nothing.
+    /// Adds a cell. If a cell of a subshell has to wait, a text says so, because clients expect that subshells do not wait; for a
+    /// silent cell nothing is published.
     pub(super) fn push(&self, iopub: &Iopub, received: Received) {
         let waits = {
             let mut unfinished = self.unfinished();
@@ -62,7 +62,7 @@ impl Cells {
         }
     }
 
-    /// A cell has ended, or was aborted. This comes before its reply, since the client may then send the next one.
+    /// Counts a cell as ended or aborted. This must happen before the cell's reply, after which the client may send the next cell.
     pub(super) fn finish(&self, request: &Request) {
         let mut unfinished = self.unfinished();
         if let Some(count) = unfinished.get_mut(&request.subshell) {
@@ -71,7 +71,7 @@ impl Cells {
         unfinished.retain(|_, count| *count > 0);
     }
 
-    /// Whether only cells of other shells are queued or run, so that a cell of this subshell overtakes none of its own.
+    /// Whether only cells of other shells are queued or running, so that a cell of this subshell overtakes no cell of its own.
     pub(super) fn wait_for_others_only(&self, request: &Request) -> bool {
         let unfinished = self.unfinished();
         request.subshell.is_some() && !unfinished.is_empty() && !unfinished.contains_key(&request.subshell)
@@ -93,7 +93,7 @@ fn is_silent(request: &Request) -> bool {
 }
 
 impl Queued {
-    /// Publishes `busy`, once more where the client knows of the cell, because the cell before it was followed by `idle`.
+    /// Publishes `busy`. An announced cell gets a second `busy`, because `idle` has followed the cell before it.
     pub(super) fn begin(self, iopub: &Iopub) -> Exchange {
         match self {
             Self::Silent(received) => Exchange::begin(iopub.clone(), received),

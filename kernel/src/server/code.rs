@@ -1,5 +1,5 @@
-//! Requests about code that does not run: `is_complete_request`, `complete_request` and `inspect_request`. The first is
-//! answered by a parser, the others beside the cells that run.
+//! Requests about code that does not run: `is_complete_request`, `complete_request` and `inspect_request`. A parser answers
+//! `is_complete_request`; the engine answers the others while cells run.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ pub(super) async fn is_complete(exchange: &Exchange) -> Result<Value, WireError>
 #[derive(Deserialize)]
 struct AtCursor {
     code: String,
-    /// In code points; the end of the code if it is not given.
+    /// The cursor in code points; the end of the code if no position is given.
     #[serde(default)]
     cursor_pos: Option<usize>,
 }
@@ -85,12 +85,12 @@ async fn ask<T>(kernel: &Kernel, question: impl FnOnce(oneshot::Sender<T>) -> Qu
     answer.await.ok()
 }
 
-/// Bytes from code points, in which Jupyter counts.
+/// The byte offset of an offset in code points, in which Jupyter counts.
 fn bytes_of(code: &str, points: usize) -> usize {
     code.char_indices().nth(points).map_or(code.len(), |(at, _)| at)
 }
 
-/// The inverse of [`bytes_of`]; an offset within a character counts as its start.
+/// The offset in code points of a byte offset; a byte offset within a character counts as the character's start.
 fn points_of(code: &str, bytes: usize) -> usize {
     code.char_indices().take_while(|(at, c)| at + c.len_utf8() <= bytes).count()
 }

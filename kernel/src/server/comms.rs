@@ -1,4 +1,4 @@
-//! Comms: the one place that keeps those that are open, the messages that no cell has taken yet, and the state of widgets.
+//! Comms: the only place that keeps the open comms, the messages that no cell has taken yet, and the state of widgets.
 //!
 //! Cells act through [`CommAction`]s, front ends through `comm_open`, `comm_msg` and `comm_close`. A cell process holds only
 //! ids, so a crash, a snapshot or `%undo` changes no comm, and a slider that the user moves between two cells has its new value
@@ -33,7 +33,7 @@ pub(super) use release::CellKey;
 /// The target of a front end that asks for the state of all widgets.
 const CONTROL: &str = "jupyter.widget.control";
 
-/// All comms of the kernel.
+/// All comms of the kernel, and the sender of their messages.
 pub(super) struct Comms {
     iopub: Iopub,
     state: Mutex<State>,
@@ -47,22 +47,22 @@ struct State {
     untaken: Untaken,
     /// The comms of the buttons that stop searches, by the ids of their displays.
     stop_buttons: BTreeMap<String, stop::Comms>,
-    /// The comms of the widgets that lasting displays are, by the ids of the displays.
+    /// The comms of the widgets that show lasting displays, by the ids of the displays.
     lasting: BTreeMap<String, String>,
     released: Released,
-    /// A front end has asked for widgets.
+    /// Whether a front end has asked for widgets.
     has_widgets: bool,
 }
 
 struct Comm {
     target: String,
     kind: Kind,
-    /// Of a cell, or of the kernel itself.
+    /// Whether a cell or the kernel itself has opened the comm.
     is_own: bool,
-    /// A front end has closed it. Cells can still take its messages; an own widget keeps its state, because a front end that
-    /// does not know widgets closes each one at once, and others may show it.
+    /// Whether a front end has closed the comm. Cells can still take its messages; an own widget keeps its state, because a front
+    /// end without widgets closes each widget at once, while other front ends may show the widget.
     is_closed: bool,
-    /// Of a widget that a cell has made.
+    /// The maker of a widget below a cell; none for other comms.
     maker: Option<Maker>,
 }
 
@@ -70,11 +70,11 @@ enum Kind {
     Plain,
     Widget(WidgetState),
     StopButton(WidgetState, Press),
-    /// Of a front end that knows widgets.
+    /// The comm over which a front end asks for the state of all widgets.
     Control,
 }
 
-/// What a front end sends of a comm.
+/// The content of a front end's message about a comm.
 #[derive(Deserialize)]
 struct FromFrontEnd {
     comm_id: String,
@@ -101,7 +101,7 @@ impl Comms {
         json!({"status": "ok", "comms": comms})
     }
 
-    /// Takes `comm_open`, `comm_msg` or `comm_close` from a front end.
+    /// Handles `comm_open`, `comm_msg` or `comm_close` from a front end.
     ///
     /// Fails if the content cannot be read.
     pub(super) fn take(&self, exchange: &Exchange) -> Result<(), WireError> {
@@ -165,7 +165,7 @@ impl Comms {
                 state.keep(exchange, &comm_id, None, for_cells(data["content"].clone(), buffers));
             }
             (Kind::Widget(widget) | Kind::StopButton(widget, _), "update") => match widget.merge(&data, buffers) {
-                // For other views of the notebook, and for those who wait until the kernel has the value.
+                // The echo is for other views of the notebook, and for clients that wait until the kernel has the value.
                 Ok(()) => {
                     let mut echo = data;
                     echo["method"] = json!("echo_update");
@@ -202,7 +202,7 @@ impl Comms {
         }
     }
 
-    /// Does what a cell wants with a comm. What is published belongs to `parent`, the request of the cell.
+    /// Carries out a cell's action on a comm. Published messages have the request of the cell as their `parent`.
     pub(super) fn act(&self, parent: &Parent, cell: &Arc<CellKey>, action: CommAction) -> Answer {
         match self.answer(parent, cell, action) {
             Ok(Some(learned)) => Answer::Comm { learned },
@@ -281,12 +281,12 @@ impl Comms {
 }
 
 impl State {
-    /// A comm over which messages can go.
+    /// The comm with this id, if messages can be sent over it.
     fn usable(&mut self, id: &str) -> Result<&mut Comm, String> {
         self.comms.get_mut(id).filter(|comm| comm.is_usable()).ok_or_else(|| not_open(id))
     }
 
-    /// Keeps a message for cells; with `opens`, the first one of a comm with this target.
+    /// Keeps a message for cells. With `opens`, it is the first message of a comm with this target.
     fn keep(&mut self, exchange: &Exchange, id: &str, opens: Option<&str>, message: CommMessage) {
         for unknown in self.untaken.keep(id, opens, message) {
             if self.comms.remove(&unknown).is_some() {

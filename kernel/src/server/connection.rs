@@ -1,5 +1,5 @@
-//! The connection file and the five sockets that it names, over tcp and ipc. Knows no messages; the heartbeat, which is
-//! answered here, echoes every frame.
+//! The connection file and the five sockets that it names, over tcp and ipc. This module knows no messages; it also answers
+//! the heartbeat, by an echo of every frame.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use zeromq::{PubSocket, RouterSocket, Socket, SocketRecv, SocketSend, ZmqError};
 
 pub(crate) use jupyter_protocol::ConnectionInfo;
 
-/// Why the kernel cannot listen where its connection file says.
+/// The reason why the kernel cannot listen at the addresses of its connection file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
     #[error("connection file {} cannot be read: {source}", path.display())]
@@ -96,12 +96,12 @@ fn remove_stale(path: &Path) -> Result<(), ConnectionError> {
             }
             fs::remove_file(path).map_err(|source| ConnectionError::Stale { path: path.to_owned(), source })
         }
-        // Another file belongs to somebody else. Listening there fails with an error.
+        // A file that is no socket belongs to another program. To listen there fails with an error.
         _ => Ok(()),
     }
 }
 
-/// Clients declare a kernel dead that misses heartbeats, so these have a runtime of their own.
+/// Starts the heartbeat on its own thread and runtime, because clients declare a kernel dead that misses heartbeats.
 async fn start_heartbeat(url: String) -> Result<(), ConnectionError> {
     let (bound, is_bound) = oneshot::channel();
     std::thread::Builder::new()

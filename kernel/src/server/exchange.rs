@@ -1,4 +1,4 @@
-//! One request and its answer: `busy`, the reply, and `idle`. Knows no request types.
+//! One request and its answer: `busy`, the reply, and `idle`. This module knows no request types.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use zeromq::{RouterSendHalf, SocketSend, ZmqMessage};
 use super::wire::{Codec, Parent, Request};
 use crate::failure::ErrorName;
 
-/// Sends messages to the task of the IOPub socket.
+/// The sender of messages to the task of the IOPub socket.
 #[derive(Clone)]
 pub(super) struct Iopub {
     pub(super) codec: Arc<Codec>,
@@ -22,7 +22,7 @@ impl Iopub {
         self.publish_with(parent, msg_type, &json!({}), content, &[]);
     }
 
-    /// The same with metadata, and with binary frames behind the content.
+    /// Publishes a message with metadata, and with binary frames behind the content.
     pub(super) fn publish_with(
         &self,
         parent: &Parent,
@@ -44,7 +44,7 @@ impl Iopub {
 pub(super) struct Received {
     pub(super) request: Request,
     pub(super) socket: RouterSendHalf,
-    /// When it came.
+    /// When the request arrived.
     pub(super) at: Instant,
 }
 
@@ -52,13 +52,13 @@ pub(super) struct Received {
 pub(super) struct Exchange {
     pub(super) iopub: Iopub,
     pub(super) request: Request,
-    /// When the request came.
+    /// When the request arrived.
     pub(super) at: Instant,
     socket: RouterSendHalf,
 }
 
 impl Exchange {
-    /// Publishes `busy`.
+    /// Begins to answer a request, and publishes `busy`.
     pub(super) fn begin(iopub: Iopub, Received { request, socket, at }: Received) -> Self {
         let exchange = Self { iopub, request, at, socket };
         exchange.publish("status", json!({"execution_state": "busy"}));

@@ -1,7 +1,8 @@
-//! `execute_request`: runs and counts one cell after the other. Its outputs precede its reply, and its reply `idle`.
+//! `execute_request`: runs and counts one cell after the other. A cell's outputs precede its reply, and the reply precedes
+//! `idle`.
 //!
-//! There is one process of cells, so a cell of a subshell waits for the cells before it, and says so, unless it only looks. A
-//! failed cell aborts the queued ones of its own shell or subshell.
+//! There is one cell process, so a cell of a subshell waits for the cells before it, and prints that it waits, unless the cell
+//! only looks. A failed cell aborts the queued cells of its own shell or subshell.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,8 +25,8 @@ use crate::engine;
 use crate::execution::{Cell, Output, Question, Work};
 use crate::failure::{ErrorName, Failure};
 
-/// The requests that a failed cell aborts are in the queue or still in the socket. This wait lets the socket's reader
-/// take the latter; only failed cells wait.
+/// The wait after a failed cell in which the reader takes requests out of the socket. A failed cell aborts the queued requests,
+/// some of which may still be in the socket.
 const ABORT_WINDOW: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Deserialize)]
@@ -47,11 +48,11 @@ fn yes() -> bool {
     true
 }
 
-/// How a cell gets to run.
+/// When a cell runs, relative to other cells.
 enum Turn<'a> {
-    /// When the cells before it have ended.
+    /// The cell runs after the cells before it in the queue.
     Queued(&'a mut Queue),
-    /// Beside them.
+    /// The cell runs at the same time as another cell.
     Beside,
 }
 
@@ -75,7 +76,7 @@ pub(super) async fn in_order(kernel: Arc<Kernel>, mut queue: Queue) {
     }
 }
 
-/// Whether a cell is answered beside the one that runs: that is of another shell, and this one only looks.
+/// Whether a cell runs at the same time as the running cell: the running cell is of another shell, and this cell only looks.
 pub(super) fn is_beside(kernel: &Kernel, request: &Request) -> bool {
     let only_looks = |request: ExecuteRequest| {
         request.user_expressions.is_none_or(|expressions| expressions.is_empty()) && engine::only_looks(&request.code)
@@ -84,7 +85,7 @@ pub(super) fn is_beside(kernel: &Kernel, request: &Request) -> bool {
     kernel.cells.wait_for_others_only(request) && request.fields().is_ok_and(only_looks)
 }
 
-/// Runs a cell beside the one that runs.
+/// Runs a cell at the same time as the running cell.
 pub(super) async fn beside(kernel: Arc<Kernel>, received: Received) {
     let exchange = kernel.begin(received);
     execute(&kernel, exchange, Turn::Beside).await;
@@ -106,9 +107,9 @@ async fn execute(kernel: &Arc<Kernel>, mut exchange: Exchange, mut turn: Turn<'_
             return Vec::new();
         }
     };
-    // Listens before the client can see the cell begin, since it may interrupt at once.
+    // Created before the client can see the cell begin, since the client may interrupt at once.
     let interrupted = kernel.interrupts.notified();
-    // The counter counts stored cells; other cells show the number of the next stored one.
+    // The counter counts stored cells; other cells show the number of the next stored cell.
     let is_stored = request.store_history && !request.silent;
     let execution_count = kernel.count.fetch_add(u32::from(is_stored), Ordering::Relaxed) + 1;
     if is_stored {
@@ -218,7 +219,7 @@ fn start(engine: &EngineHandle, cell: Cell) -> Result<UnboundedReceiver<Output>,
     Ok(given)
 }
 
-/// `user_expressions`: each runs as a cell, and only its value is kept.
+/// Evaluates the `user_expressions` of a request: each expression runs as a cell, and only its value is kept.
 async fn evaluate(
     engine: &EngineHandle,
     comms: &Comms,

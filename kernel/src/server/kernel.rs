@@ -16,21 +16,21 @@ use super::subshells::Subshells;
 use super::wire::Codec;
 use crate::execution::{Question, Work};
 
-/// Jupyter kills a kernel 5 s after its shutdown request.
+/// How long the engine may take to stop. Jupyter kills a kernel 5 s after its shutdown request.
 const ENGINE_SHUTDOWN: Duration = Duration::from_secs(2);
 
-/// The thread that runs cells.
+/// The server's connection to the engine: the thread that runs cells, and functions that may be called while it is busy.
 pub(crate) struct EngineHandle {
     pub(crate) work: work::Sender<Work>,
-    /// Answers questions about code beside the cells, on another thread.
+    /// Answers questions about code while cells run, on another thread.
     pub(crate) ask: Box<dyn Fn(Question) + Send + Sync>,
-    /// Stops the cell or search that ran or was queued at this moment; says whether one ran. Called on another thread.
+    /// Stops the cell or search that ran or was queued at this moment; returns whether one ran. Called on another thread.
     pub(crate) interrupt: Box<dyn Fn(Instant) -> bool + Send + Sync>,
-    /// Stops what runs, because the kernel ends. Called on another thread.
+    /// Stops the running cell or search, because the kernel ends. Called on another thread.
     pub(crate) end: Box<dyn Fn() + Send + Sync>,
 }
 
-/// Shared by all tasks. They change its state through channels; `comms` and `subshells` lock theirs for an instant.
+/// The state that all tasks share. Tasks change it through channels; `comms` and `subshells` lock their state for an instant.
 pub(super) struct Kernel {
     pub(super) codec: Arc<Codec>,
     pub(super) iopub: Iopub,
@@ -43,7 +43,7 @@ pub(super) struct Kernel {
     /// Wakes a cell that still waits for the engine.
     pub(super) interrupts: Notify,
     pub(super) cells: Cells,
-    /// How many cells have a number.
+    /// The number of cells that have got an execution count.
     pub(super) count: AtomicU32,
     pub(super) stop: mpsc::UnboundedSender<()>,
     /// Whether the front end is a terminal that ignores updates of displays.
@@ -51,19 +51,19 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// Waits until the engine has started; none if its start failed.
+    /// Waits until the engine has started; none if the start failed.
     pub(super) async fn engine(&self) -> Option<Arc<EngineHandle>> {
         let mut engine = self.engine.clone();
         engine.wait_for(Option::is_some).await.ok()?.clone()
     }
 
-    /// Stops what ran or was queued at this moment.
+    /// Stops the cells and searches that ran or were queued at this moment.
     pub(super) async fn interrupt(&self, at: Instant) {
         self.interrupts.notify_waiters();
         let engine = self.engine.borrow().clone();
         let Some(engine) = engine else { return };
         match tokio::task::spawn_blocking(move || (engine.interrupt)(at)).await {
-            // After the interrupt, so that a cell that waits for input fails as interrupted.
+            // The question is cancelled after the interrupt, so that a cell that waits for input fails as interrupted.
             Ok(true) => self.stdin.cancel(),
             Ok(false) => {}
             Err(error) => tracing::error!(%error, "the interrupt failed"),

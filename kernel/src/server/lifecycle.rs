@@ -11,7 +11,7 @@ use super::kernel::Kernel;
 
 const PARENT_POLL: Duration = Duration::from_secs(1);
 
-/// Runs until the kernel ends. Jupyter puts its process id into `JPY_PARENT_PID`.
+/// Watches signals and the front end's process until the kernel ends. Jupyter puts its process id into `JPY_PARENT_PID`.
 pub(super) async fn watch(kernel: Arc<Kernel>) {
     let parent = std::env::var("JPY_PARENT_PID").ok().and_then(|pid| FrontEnd::of(&pid));
     let (mut terminate, mut interrupt) = match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
@@ -38,9 +38,9 @@ pub(super) async fn watch(kernel: Arc<Kernel>) {
 
 /// The front end's process.
 enum FrontEnd {
-    /// The parent of this process, which gets another parent when the front end ends.
+    /// The front end is the parent of this process, which gets another parent when the front end ends.
     Parent(Pid),
-    /// Another process, such as a shell, is the parent of this one.
+    /// The front end is not the parent: that is another process, such as a shell.
     Ancestor(Pid),
 }
 

@@ -1,4 +1,4 @@
-//! The requests of shell and control: `execute_request` goes to the queue of cells. All others are answered at once, or
+//! The requests of shell and control: `execute_request` goes to the queue of cells. All other requests are answered at once, or
 //! by a task of their own if the answer takes time, whatever shell or subshell they are sent to.
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ enum Refusal {
     Subshell { id: String },
 }
 
-/// The socket that a request comes on.
+/// The socket on which a request arrives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Channel {
     Shell,
@@ -70,10 +70,11 @@ pub(super) async fn dispatch(kernel: &Arc<Kernel>, channel: Channel, received: R
     }
 }
 
-/// The id in a request of the subshell for which it has to be refused, because there is none with this id.
+/// The subshell id for which a request has to be refused, because there is no subshell with this id.
 ///
-/// Messages of comms have no reply that could say so: a front end that closes a comm and then its subshell sends the two
-/// messages on two sockets, and either may come first. Clients ask for `kernel_info` to learn whether the kernel answers.
+/// Messages of comms are not refused, because they have no reply: a front end that closes a comm and then its subshell sends the
+/// two messages on two sockets, and either may arrive first. Neither is `kernel_info_request`, with which clients test whether
+/// the kernel answers.
 fn missing_subshell(kernel: &Kernel, channel: Channel, request: &Request) -> Option<String> {
     let is_served =
         matches!(request.msg_type.as_str(), "comm_open" | "comm_msg" | "comm_close" | "kernel_info_request");

@@ -1,5 +1,5 @@
 //! Publishes a cell's outputs on IOPub. Front ends drop messages that come too fast, so text is gathered into larger
-//! pieces, and an update of a display is skipped if a later one replaces it soon. The order is kept, and nothing else is
+//! pieces, and an update of a display is skipped if a later update replaces it soon. The order is kept, and nothing else is
 //! lost.
 
 use std::collections::HashMap;
@@ -24,27 +24,27 @@ use crate::failure::Failure;
 
 const GATHER: Duration = Duration::from_millis(50);
 const GATHER_BYTES: usize = 256 << 10;
-/// Five a second for each display.
+/// The time between two updates of one display: five a second.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Publishes the outputs of one cell.
+/// The publisher of one cell's outputs.
 pub(super) struct Screen {
     pub(super) iopub: Iopub,
     pub(super) parent: Parent,
     pub(super) execution_count: u32,
-    /// Nothing is published.
+    /// Whether nothing is published.
     pub(super) silent: bool,
-    /// Routing frames of the client that answers input requests; none if it does not answer any.
+    /// The stdin channel and the routing frames of the client that answers input requests; none if the client answers none.
     pub(super) user: Option<(Stdin, Vec<Vec<u8>>)>,
     pub(super) pending: Pending,
-    /// Answers questions for the cells of this session.
+    /// The history, which answers the engine's questions about the cells of this session.
     pub(super) history: CellHistory,
     pub(super) comms: Arc<Comms>,
     /// The cell that makes the outputs.
     pub(super) cell: Arc<CellKey>,
-    /// `payload` of the reply.
+    /// The `payload` of the reply.
     pub(super) payload: Vec<Value>,
-    /// Of a front end that ignores updates of displays.
+    /// The state of a terminal front end that ignores updates of displays; none for other front ends.
     pub(super) terminal: Option<Terminal>,
 }
 
@@ -61,7 +61,7 @@ struct Text {
     due: Instant,
 }
 
-/// When a display may be updated again, and the update that waits for that.
+/// When a display may be updated again, and the update that waits for that time.
 struct Update {
     due: Instant,
     content: Option<Value>,
@@ -97,7 +97,7 @@ impl Screen {
                     return None;
                 }
             }
-            // Here, too, since a cell that never pauses would starve the timer.
+            // Flushed here, too, since a cell that never pauses would starve the timer.
             self.flush_due(Instant::now());
         }
     }
@@ -166,8 +166,9 @@ impl Screen {
         }
     }
 
-    /// Shows a display as a widget, which a page that is loaded anew goes on showing. A page knows the displays of earlier cells
-    /// no more then, so that it would drop their updates. At its end the widget is replaced by what a notebook keeps.
+    /// Shows a display as a widget, which a page that is loaded anew still shows. Such a page no longer knows the displays of
+    /// earlier cells, and would drop their updates. In the last stage the display's own bundle, which a notebook keeps, replaces
+    /// the widget.
     fn show_lasting(&mut self, id: String, bundle: Bundle, stage: Stage) {
         let transient = json!({"display_id": id});
         match stage {
@@ -270,7 +271,7 @@ impl Screen {
         self.send(translated);
     }
 
-    /// Publishes what waits, and what a terminal does not show yet. What comes later cannot be written over anything there.
+    /// Publishes the pending outputs, and what a terminal does not show yet. Later outputs cannot overwrite anything in a terminal.
     fn finish(&mut self) {
         self.flush();
         let left = self.terminal.take().and_then(|mut terminal| terminal.finish());
@@ -288,7 +289,7 @@ fn display(data: Map<String, Value>, metadata: Map<String, Value>, transient: Va
     json!({"data": data, "metadata": metadata, "transient": transient})
 }
 
-/// As in the specification of `execute_reply`.
+/// The JSON of a payload, as in the specification of `execute_reply`.
 fn entry(payload: Payload) -> Value {
     match payload {
         Payload::Page(data) => json!({"source": "page", "data": data, "start": 0}),
@@ -310,7 +311,8 @@ fn answer(comms: &Comms, parent: &Parent, cell: &Arc<CellKey>, action: CommActio
     }
 }
 
-/// The last `execute_result` of an expression and how it ended; its other outputs are dropped. It may use comms.
+/// Waits for the end of an expression, and returns its last `execute_result` or its failure. Other outputs are dropped, except
+/// actions on comms.
 pub(super) async fn capture(
     comms: &Comms,
     parent: &Parent,

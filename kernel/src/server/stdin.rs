@@ -1,5 +1,5 @@
 //! Asks the user for the lines that a cell reads: `input_request` goes to the client that runs the cell, and its
-//! `input_reply` to the cell. Cells run one after the other, so at most one waits for a line.
+//! `input_reply` to the cell. Cells run one after the other, so at most one cell waits for a line.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use zeromq::{RouterRecvHalf, RouterSendHalf, RouterSocket, SocketRecv, SocketSen
 
 use super::wire::{Codec, Parent, Request};
 
-/// A line to ask for. Dropping `reply` tells the cell that nobody answers.
+/// A question for one line of input. If `reply` is dropped, the cell learns that there is no answer.
 pub(super) struct Question {
     pub(super) identities: Vec<Vec<u8>>,
     pub(super) parent: Parent,
@@ -24,7 +24,7 @@ enum Order {
     Cancel,
 }
 
-/// Sends orders to the task of the stdin socket.
+/// The sender of orders to the task of the stdin socket.
 #[derive(Clone)]
 pub(super) struct Stdin {
     orders: mpsc::UnboundedSender<Order>,
@@ -35,7 +35,7 @@ impl Stdin {
         self.order(Order::Ask(question));
     }
 
-    /// Nothing waits for a line any longer; a later answer is dropped.
+    /// Ends the wait for a line; a later answer is dropped.
     pub(super) fn cancel(&self) {
         self.order(Order::Cancel);
     }
@@ -59,7 +59,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// Runs as long as the kernel.
+    /// Serves the stdin socket as long as the kernel runs.
     pub(super) async fn run(mut self, socket: RouterSocket) {
         let (mut questions, mut answers) = socket.split();
         loop {

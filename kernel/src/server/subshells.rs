@@ -1,5 +1,5 @@
-//! Subshells: names under which a client sends requests that do not wait for a cell. Only cells ever wait in this kernel,
-//! whatever shell they are sent to, so a subshell is no thread: it says to which cells a failure belongs.
+//! Subshells: ids under which a client sends requests that do not wait for a cell. In this kernel only cells wait, whatever
+//! their shell, so a subshell is no thread: its id says which queued cells a failure aborts.
 //!
 //! See "Kernel subshells" (JEP 91), which comes with version 5.5 of the messaging protocol.
 
@@ -25,12 +25,12 @@ impl Subshells {
         json!({"status": "ok", "subshell_id": &*self.lock()})
     }
 
-    /// None where there is no such subshell.
+    /// Deletes a subshell, and returns the content of the reply; none if there is no such subshell.
     pub(super) fn delete(&self, id: &str) -> Option<Value> {
         self.lock().remove(id).then(|| json!({"status": "ok"}))
     }
 
-    /// The id of the subshell that a request is for, if there is none with this id.
+    /// The subshell id of a request, if there is no subshell with this id.
     pub(super) fn missing<'a>(&self, request: &'a Request) -> Option<&'a str> {
         request.subshell.as_deref().filter(|id| !self.lock().contains(*id))
     }

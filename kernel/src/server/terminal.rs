@@ -1,22 +1,22 @@
-//! A front end in a terminal, `jupyter console`, ignores updates of displays, so that progress would stand at its first state for
-//! ever. There, a text that has become another one is written over the old one, if nothing was printed below it, or else the last
-//! state of a display is printed when its cell has ended.
+//! Translates display updates for `jupyter console`, a front end in a terminal. It ignores updates of displays, so progress would
+//! stay at its first state for ever. Here, a display's new text overwrites its old text if nothing was printed below. Otherwise
+//! the last state of the display is printed at the end of its cell.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// A longer line may be more than one line of the terminal, which nothing is written over.
+/// The longest line that can be overwritten: a longer line may take more than one line of the terminal.
 const WIDTH: usize = 79;
-/// A display with more lines may be higher than the terminal.
+/// The most lines of a display that can be overwritten: a longer display may be higher than the terminal.
 const MOST_LINES: usize = 20;
 
-/// What the terminal shows of one cell.
+/// The displays of one cell that the terminal shows, or shows in an old state.
 #[derive(Debug, Default)]
 pub(super) struct Terminal {
     /// The display in the last lines: its id and its text.
     last: Option<(String, String)>,
-    /// Displays whose present text is not shown, in their order.
+    /// The ids and present texts of displays whose present text is not shown, in their order.
     behind: Vec<(String, String)>,
 }
 
@@ -44,7 +44,7 @@ fn is_console(command: &str) -> bool {
 }
 
 impl Terminal {
-    /// What is published in place of a message; none if nothing is.
+    /// The message that is published in place of a message; none if nothing is published.
     pub(super) fn translate<'a>(&mut self, msg_type: &'a str, content: Value) -> Option<(&'a str, Value)> {
         let id = content["transient"]["display_id"].as_str().map(str::to_owned);
         let text = content["data"]["text/plain"].as_str().map(str::to_owned);
@@ -63,14 +63,14 @@ impl Terminal {
         }
     }
 
-    /// What is published at the end of the cell: all that is not shown yet.
+    /// The message that is published at the end of the cell: all texts that are not shown yet.
     pub(super) fn finish(&mut self) -> Option<(&'static str, Value)> {
         self.last = None;
         let texts: Vec<String> = self.behind.drain(..).map(|(_, text)| format!("{text}\n")).collect();
         (!texts.is_empty()).then(|| ("stream", printed(texts.concat())))
     }
 
-    /// Writes over the display's old text where that is in the last lines.
+    /// The text that overwrites the display's old text; none if the old text is not in the last lines.
     fn update(&mut self, id: String, text: String) -> Option<String> {
         match &mut self.last {
             Some((last, shown)) if *last == id && fits(shown) && fits(&text) => {

@@ -1,4 +1,4 @@
-//! The server over real ZeroMQ sockets, with an engine that plays a script.
+//! Tests of the server over real ZeroMQ sockets, with an engine that plays a script.
 
 mod client;
 mod widgets;

@@ -1,5 +1,5 @@
-//! Turns ZeroMQ frames into Jupyter messages and back: delimiter, signature, headers. Knows no message types and answers
-//! nothing. A frame that cannot be read becomes a [`WireError`], never a panic.
+//! Turns ZeroMQ frames into Jupyter messages and back: delimiter, signature, headers. This module knows no message types and
+//! answers nothing. A frame that cannot be read becomes a [`WireError`], never a panic.
 //!
 //! See "The Wire Protocol" in the Jupyter messaging specification.
 
@@ -23,7 +23,7 @@ pub(crate) const PROTOCOL_VERSION: &str = "5.4";
 
 const DELIMITER: &[u8] = b"<IDS|MSG>";
 
-/// Frames that are not a message for this kernel.
+/// The reason why frames are not a message for this kernel.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WireError {
     #[error("message of {frames} frames has no `<IDS|MSG>` delimiter; is the sender a Jupyter client?")]
@@ -36,7 +36,7 @@ pub(crate) enum WireError {
     Unreadable { part: &'static str, reason: String },
 }
 
-/// The header of the message that another one answers, in its original bytes, so that no field is lost.
+/// The header of the request that a message answers, in its original bytes, so that no field is lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Parent(Arc<[u8]>);
 
@@ -52,15 +52,15 @@ impl Parent {
 pub(crate) struct Request {
     /// Routing frames, which go before an answer.
     pub(crate) identities: Vec<Vec<u8>>,
-    /// Such as `execute_request`.
+    /// The message type, such as `execute_request`.
     pub(crate) msg_type: String,
-    /// This message's header.
+    /// The header of this message, which is the parent of its answers.
     pub(crate) parent: Parent,
-    /// The content, or why it cannot be read: the client waits for an answer in either case.
+    /// The content, or the reason why it cannot be read: the client waits for an answer in either case.
     pub(crate) content: Result<Map<String, Value>, WireError>,
-    /// The subshell that it is for; none for the main shell.
+    /// The id of the subshell that the message is for; none for the main shell.
     pub(crate) subshell: Option<String>,
-    /// What its metadata says of the notebook.
+    /// The metadata about the notebook.
     pub(crate) notebook: Notebook,
     /// Binary frames behind the content.
     pub(crate) buffers: Vec<Vec<u8>>,
@@ -74,8 +74,8 @@ impl Request {
     }
 }
 
-/// What the metadata of an `execute_request` says of the notebook. JupyterLab and VS Code say it; the messaging specification does
-/// not know it, so it is read as far as it can be.
+/// The notebook fields in the metadata of an `execute_request`. JupyterLab and VS Code send them; the messaging specification
+/// does not define them, so metadata that cannot be read counts as empty.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Notebook {
@@ -92,7 +92,7 @@ struct Header {
     subshell_id: Option<String>,
 }
 
-/// Reads and writes signed messages for one kernel session.
+/// The reader and writer of signed messages for one kernel session.
 pub(crate) struct Codec {
     mac: Option<Hmac<Sha256>>,
     session: String,
@@ -100,7 +100,7 @@ pub(crate) struct Codec {
 }
 
 impl Codec {
-    /// An empty key means that messages are not signed.
+    /// The codec for a connection file's key. An empty key means that messages are not signed.
     pub(crate) fn new(key: &str) -> Self {
         let mac = (!key.is_empty())
             .then(|| Hmac::<Sha256>::new_from_slice(key.as_bytes()).expect("HMAC takes a key of any length"));

@@ -1,15 +1,15 @@
-//! Which toolchain compiles cells: one decision, in one function, that asks for each candidate only when it matters.
+//! The choice of the toolchain that compiles cells: one function, which looks at each candidate only if it matters.
 
 use std::ffi::OsString;
 
-/// Where the toolchain in use comes from.
+/// The rule by which the toolchain in use was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// The user names it in `FERROTUNE_TOOLCHAIN`.
+    /// The user names the toolchain in `FERROTUNE_TOOLCHAIN`.
     Named,
-    /// `ferrotune setup` has installed it.
+    /// `ferrotune setup` has installed the toolchain.
     Own,
-    /// It is the `rustc` on the search path, or in cargo's folder.
+    /// The toolchain is that of the `rustc` on the search path, or in cargo's folder.
     Users,
 }
 
@@ -24,26 +24,26 @@ impl Rule {
     }
 }
 
-/// What is to be used.
+/// The toolchain to use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// The toolchain of this name, or in this folder.
+    /// The toolchain with this name, or in this folder.
     Named(OsString),
     Own,
     Users,
-    /// None fits: `ferrotune setup` installs one.
+    /// No toolchain fits: `ferrotune setup` has to install one.
     Missing,
 }
 
-/// What the machine has.
+/// The candidates: the toolchains of this machine, and the prelude that came with this program.
 pub(super) struct Candidates<'a> {
     /// The value of `FERROTUNE_TOOLCHAIN`.
     pub(super) named: Option<OsString>,
     /// Whether `ferrotune setup` has installed a toolchain.
     pub(super) own: bool,
-    /// The file name of Rust's standard library, which identifies a toolchain, for which a prelude is shipped with this program.
+    /// The file name of Rust's standard library in the toolchain of the shipped prelude, which identifies that toolchain.
     pub(super) shipped: Option<&'a str>,
-    /// Whether the user has a rustc, with this standard library where one is given.
+    /// Whether the user has a rustc; with this standard library, if one is given.
     pub(super) users: &'a dyn Fn(Option<&str>) -> bool,
 }
 
@@ -55,7 +55,7 @@ impl Candidates<'_> {
         if self.own {
             return Choice::Own;
         }
-        // Without a shipped prelude any toolchain will do: the prelude is built for it.
+        // Without a shipped prelude every toolchain fits, because the prelude is built for it.
         if (self.users)(self.shipped) { Choice::Users } else { Choice::Missing }
     }
 }

@@ -1,6 +1,6 @@
-//! The toolchains that `ferrotune setup` installs: each one is a folder of the user's data, complete or absent.
+//! The toolchains that `ferrotune setup` installs: each toolchain is a folder in the user's data folder, complete or absent.
 //!
-//! They are data and not cache, because a machine that clears its caches may have no network to fetch them again.
+//! The toolchains are data and not cache, because a machine that clears its caches may have no network to fetch them again.
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub(crate) fn host() -> String {
     format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
 }
 
-/// Where the toolchain of a version is, or would be.
+/// The folder of the toolchain of a version, whether it exists or not.
 pub(crate) fn folder(version: &str) -> Result<PathBuf> {
     Ok(data_folder()?.join(format!("{PREFIX}{version}")))
 }

@@ -1,4 +1,4 @@
-//! The progress of a build, read from what cargo writes: one line at a time for the user. All other lines are kept.
+//! The progress of a build, read from cargo's output: one line at a time for the user. All other lines are kept.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ pub(crate) struct Progress {
     /// The generated package that has the user's crates as dependencies; it is never shown.
     package: &'static str,
     started: Instant,
-    /// The beginning of a line whose rest has not come yet.
+    /// The beginning of a line whose rest has not arrived yet.
     bytes: Vec<u8>,
     step: String,
     /// Crates that are built, and all crates.
@@ -31,7 +31,7 @@ impl Progress {
         Self { package, started: Instant::now(), bytes, step, count: None, compiled: 0, messages }
     }
 
-    /// Takes more of cargo's output, and returns the line to show if it has changed.
+    /// Reads more of cargo's output, and returns the line to show if it has changed.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Option<String> {
         self.bytes.extend_from_slice(bytes);
         let before = self.line();
@@ -43,7 +43,7 @@ impl Progress {
         (line != before).then_some(line)
     }
 
-    /// The finished build in one line.
+    /// A line about the finished build.
     pub(crate) fn summary(&self) -> String {
         let seconds = self.started.elapsed().as_secs_f64();
         match self.compiled {
@@ -53,7 +53,7 @@ impl Progress {
         }
     }
 
-    /// A build that failed or was stopped, in one line.
+    /// A line about a build that failed or was stopped.
     pub(crate) fn unfinished(&self) -> String {
         format!("{}: not finished", self.line())
     }
@@ -80,7 +80,7 @@ impl Progress {
             self.count = Some(count);
         } else if verb == "Compiling" {
             if let Some(name) = words.next().filter(|name| *name != self.package) {
-                // The version follows, and then the folder of a crate on this machine.
+                // The line goes on with the version, and then with the folder of a crate on this machine.
                 self.step = ["Compiling", name, words.next().unwrap_or_default()].join(" ");
                 self.compiled += 1;
             }

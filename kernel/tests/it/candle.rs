@@ -1,4 +1,4 @@
-//! `ferrotune candle`: the folder has the packages of candle that a program's `[patch.crates-io]` takes.
+//! Tests of `ferrotune candle`: the folder has the packages of candle that a program's `[patch.crates-io]` takes.
 
 use serde_json::Value;
 use std::fs;

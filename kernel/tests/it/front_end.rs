@@ -15,7 +15,7 @@ use zeromq::{DealerSocket, ZmqMessage};
 const KEY: &str = "the key";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `ferrotune kernel`.
+/// The command `ferrotune kernel`.
 pub(crate) fn program() -> Command {
     let mut program = Command::new(env!("CARGO_BIN_EXE_ferrotune"));
     program.arg("kernel");
@@ -29,7 +29,7 @@ pub(crate) enum Transport {
     Ipc,
 }
 
-/// A started kernel and its shell socket. The kernel is killed with it.
+/// A started kernel and its shell socket. The kernel is killed when this value is dropped.
 pub(crate) struct FrontEnd {
     kernel: Child,
     shell: DealerSocket,
@@ -51,7 +51,7 @@ impl FrontEnd {
         });
         let file = folder.path().join("connection.json");
         std::fs::write(&file, connection.to_string()).unwrap();
-        // Keeps the user's history and prelude out of the tests, and the tests out of them.
+        // Separates the tests from the user's history and prelude.
         let mut program = program();
         program.env("XDG_DATA_HOME", folder.path()).env("XDG_CACHE_HOME", folder.path().join("cache"));
         // A test that runs in a notebook would inherit the variable of that notebook's front end.
@@ -103,7 +103,7 @@ impl FrontEnd {
         self.shell.send(message).await.unwrap();
     }
 
-    /// How the kernel ended, once it has.
+    /// Waits for the end of the kernel, and returns its exit code.
     pub(crate) async fn exit_code(&mut self) -> Option<i32> {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
@@ -118,7 +118,7 @@ impl FrontEnd {
 
 impl Drop for FrontEnd {
     fn drop(&mut self) {
-        // Most tests have ended it already.
+        // Most tests have already ended the kernel.
         drop(self.kernel.kill());
         drop(self.kernel.wait());
     }
@@ -130,7 +130,7 @@ fn sign<P: AsRef<[u8]>>(key: &str, parts: &[P]) -> String {
     mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Ports that were free a moment ago. Jupyter chooses those of its kernels in the same way.
+/// Ports that were free a moment ago. Jupyter chooses the ports of its kernels in the same way.
 fn free_ports() -> [u16; 5] {
     let listeners = [(); 5].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| listener.local_addr().unwrap().port())

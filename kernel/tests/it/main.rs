@@ -1,5 +1,5 @@
-//! The program as Jupyter starts it, over real sockets. No cell runs, so these tests need no prelude; `tests/` has those of
-//! cells.
+//! Tests of the program as Jupyter starts it, over real sockets. No cell runs, so these tests need no prelude; the tests of cells
+//! are in `tests/`.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -36,7 +36,7 @@ async fn converse(mut front_end: FrontEnd) {
     for frames in malformed {
         front_end.send_frames(frames).await;
     }
-    // Answers come in order, so the next one shows that none of the above got any, or ended the kernel.
+    // Answers come in order, so the next answer shows that no message above got an answer or ended the kernel.
     let code = json!({"code": "fn f() {"});
     assert_eq!(front_end.ask("is_complete_request", code).await, json!({"status": "incomplete", "indent": "    "}));
     assert_eq!(front_end.ask("comm_info_request", json!({})).await, json!({"status": "ok", "comms": {}}));

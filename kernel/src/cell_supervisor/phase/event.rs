@@ -1,4 +1,4 @@
-//! What happens to the cell supervisor, and what it does about it: the alphabet of its state machine.
+//! The events and the effects of the cell supervisor's state machine.
 
 use ferrotune_link::{CellEnding, CellOrder, KernelFrame, SnapshotKey};
 use std::time::Instant;
@@ -10,7 +10,7 @@ pub(in crate::cell_supervisor) struct MadeSnapshot {
     pub(in crate::cell_supervisor) cost_us: u64,
 }
 
-/// What happens to the supervisor. Events carry the time where it matters.
+/// An event for the supervisor. An event carries the time where a deadline depends on it.
 #[derive(Debug)]
 pub(in crate::cell_supervisor) enum Event {
     /// evcxr has started a new relay.
@@ -40,7 +40,7 @@ pub(in crate::cell_supervisor) enum Event {
     CellFailed,
     /// The running cell found that the type of this variable has been defined anew.
     TypeChanged(String),
-    /// The cell has ended. `missing` variables were moved; `guarded` says whether there is a snapshot that has them.
+    /// The cell has ended. `missing` is the number of variables that were moved; `guarded` says whether a snapshot has them.
     Completed {
         missing: usize,
         guarded: bool,
@@ -53,11 +53,11 @@ pub(in crate::cell_supervisor) enum Event {
     Unguarded {
         reason: String,
     },
-    /// The woken snapshot has taken its place, without these threads.
+    /// The woken snapshot has taken the place of its process, without these threads.
     Woken {
         threads: Vec<String>,
     },
-    /// There is no snapshot that could wake.
+    /// There is no snapshot that could be woken.
     WakeFailed,
     Trimmed,
     /// The process has ended.
@@ -73,7 +73,7 @@ pub(in crate::cell_supervisor) enum Event {
     },
 }
 
-/// What the driver is to do.
+/// An effect that the driver carries out.
 #[derive(Debug, PartialEq)]
 pub(in crate::cell_supervisor) enum Effect {
     /// Send the process an order.
@@ -88,9 +88,9 @@ pub(in crate::cell_supervisor) enum Effect {
     Wake(SnapshotKey),
     /// Put a process without variables in the place of the present one.
     StartAnew,
-    /// Keep this as the latest snapshot, and the one before it for undoing a cell, if there is one.
+    /// Keep this as the latest snapshot, and the latest one until now for undoing the cell `undo`, if there is such a cell.
     Keep { snapshot: MadeSnapshot, undo: Option<u64> },
-    /// There is no latest snapshot any more; keep it for undoing a cell, if there is one.
+    /// The latest snapshot is not the latest any more; keep it for undoing the cell `undo`, if there is such a cell.
     Shelve { undo: Option<u64> },
     /// Give the latest snapshot this name, and order another one.
     Name(String),

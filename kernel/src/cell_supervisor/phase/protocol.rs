@@ -1,4 +1,4 @@
-//! The transitions: a phase and an event give the next phase and the effects.
+//! The transitions of the state machine: a phase and an event give the next phase and the effects.
 
 use super::{Course, Effect, Event, Interrupt, PATIENCE, Phase, Purpose, Variables, WAKING};
 use ferrotune_link::{CellEnding, CellOrder, KernelFrame, SnapshotKey, SupervisorReply};
@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 /// How long an interrupted cell may take to stop before it is killed.
 pub(super) const GRACE: Duration = Duration::from_millis(1500);
 
-/// How often an interrupted cell is signalled: the first signal may come before it listens.
+/// The time between two signals to an interrupted cell: the first signal may come before the cell can handle it.
 pub(super) const SIGNAL_AGAIN: Duration = Duration::from_millis(100);
 
-/// What becomes of the next run that evcxr orders.
+/// What the supervisor does with the next run that evcxr orders.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Next {
-    /// It runs, and it is not the user's: the kernel has begun no cell yet, so there is nothing to interrupt.
+    /// The run takes place, but it is not the user's: the kernel has begun no cell yet, so there is nothing to interrupt.
     Startup,
     Run,
-    /// evcxr is told that it has run.
+    /// The run does not take place, but evcxr gets the answer that the cell has run.
     Skip,
     /// The user has stopped the cell while it was compiled.
     Cancel,
@@ -24,14 +24,14 @@ enum Next {
 
 type Step = (Phase, Vec<Effect>);
 
-/// The phase, and what the kernel has announced of evcxr's next run.
+/// The state machine: the phase, and what the kernel has announced of evcxr's next run.
 #[derive(Debug, PartialEq)]
 pub(in crate::cell_supervisor) struct Protocol {
     pub(in crate::cell_supervisor) phase: Phase,
     next: Next,
-    /// The user's cell whose first run has not ended. Only that one can be undone.
+    /// The user's cell whose first run has not ended. Only the first run of a cell can be undone.
     cell: Option<u64>,
-    /// The name that the next snapshot gets, if the process did not make it in time.
+    /// The name that the next snapshot gets, if the process did not make the snapshot in time.
     late_name: Option<String>,
 }
 
@@ -40,12 +40,12 @@ impl Protocol {
         Self { phase: Phase::Idle { variables: Variables::None }, next: Next::Startup, cell: None, late_name: None }
     }
 
-    /// Whether a cell runs, or has run and is not concluded.
+    /// Whether a cell runs, or has run and its snapshot is not made yet.
     pub(in crate::cell_supervisor) fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Running { .. } | Phase::Settling { .. })
     }
 
-    /// Whether evcxr waits for lines of a cell. At other times what it does not read could fill the way to it.
+    /// Whether evcxr waits for lines of a cell. At other times evcxr does not read, and lines could fill the socket.
     pub(in crate::cell_supervisor) fn evcxr_listens(&self) -> bool {
         self.is_running() || matches!(self.phase, Phase::Killed { .. })
     }
@@ -55,7 +55,7 @@ impl Protocol {
         self.phase.is_busy()
     }
 
-    /// When [`Event::Due`] is to come.
+    /// When the driver has to raise [`Event::Due`].
     pub(in crate::cell_supervisor) fn deadline(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Running { interrupt, .. }
@@ -71,7 +71,7 @@ impl Protocol {
         }
     }
 
-    /// What follows from an event.
+    /// Returns the protocol after an event, and the effects of the event.
     pub(in crate::cell_supervisor) fn step(mut self, event: Event) -> (Self, Vec<Effect>) {
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
         let (phase, effects) = match event {
@@ -147,7 +147,7 @@ impl Protocol {
     fn go_back(&mut self, number: u64, to: SnapshotKey, now: Instant) -> Step {
         let mut effects = Vec::new();
         if matches!(to, SnapshotKey::Named { .. }) {
-            // The state that is left can be had back with %undo.
+            // %undo can return to the state that is left.
             effects.push(Effect::Shelve { undo: self.cell.take() });
         }
         effects.push(Effect::Wake(to.clone()));
@@ -185,11 +185,11 @@ impl Protocol {
     fn conclude(&mut self, course: Course, is_restorable: bool) -> Step {
         match course {
             Course::Changed(names) => {
-                // The snapshot before still has them.
+                // The snapshot from before the cell still has the changed variables.
                 let undo = self.cell.take();
                 (Phase::Refusing { undo, interrupt: None }, vec![Effect::Tell(KernelFrame::Changed { names })])
             }
-            // What it has moved would be lost; the snapshot has it.
+            // The variables that the cell has moved would be lost; the snapshot has them.
             Course::Failed if is_restorable => kill(CellEnding::TakenBack),
             Course::Failed | Course::Normal => {
                 (Phase::Settling { undo: self.cell.take(), interrupt: None }, Vec::new())
@@ -207,7 +207,7 @@ impl Protocol {
         }
     }
 
-    /// What may happen to a cell that runs, or has run and is not concluded.
+    /// Handles the events that may stop a cell that runs, or that has run and whose snapshot is not made yet.
     fn may_stop(
         &mut self,
         interrupt: Option<Interrupt>,
@@ -263,7 +263,7 @@ impl Protocol {
                 SnapshotKey::Named { name } => (Phase::Naming { number, name, deadline }, Vec::new()),
                 SnapshotKey::Latest | SnapshotKey::Before { .. } => returned(number),
             },
-            // What it waits for may never come: a lock of a thread that was not copied, for example.
+            // The snapshot may wait for ever: for a lock of a thread that was not copied, for example.
             (Event::WakeFailed | Event::Ended { .. } | Event::Due { .. }, purpose) => {
                 let effects = match purpose {
                     Purpose::Replace { ending, .. } => {
@@ -285,7 +285,7 @@ impl Protocol {
                 (idle, effects)
             }
             Err(Event::Due { .. }) => (idle, vec![Effect::Refuse]),
-            // The only process with the variables is not to be killed.
+            // No other process has the variables, so this one must not be killed.
             Err(Event::Interrupted { .. }) => self.cancel(Phase::Replaced { deadline }),
             Err(Event::Ended { ending, now }) => self.replace(ending, true, Variables::Held, now),
             Err(event) => self.decline(Phase::Replaced { deadline }, event),
@@ -324,7 +324,7 @@ impl Protocol {
         }
     }
 
-    /// A snapshot here belongs to no cell: it is the first one of a process, or was made anew.
+    /// Keeps a snapshot that belongs to no cell, because it is the first one of a process or was made anew; declines other events.
     fn settle_or_decline(&mut self, phase: Phase, event: Event) -> Step {
         match settle(None, event) {
             Ok(effects) => (phase, named(effects, self.late_name.take())),
@@ -332,7 +332,7 @@ impl Protocol {
         }
     }
 
-    /// The process has ended: the latest snapshot takes its place.
+    /// Wakes the latest snapshot in the place of a process that has ended.
     fn replace(&mut self, ending: CellEnding, running: bool, variables: Variables, now: Instant) -> Step {
         self.late_name = None;
         let key = SnapshotKey::Latest;
@@ -340,7 +340,7 @@ impl Protocol {
         (Phase::Waking { key: key.clone(), purpose, deadline: now + WAKING }, vec![Effect::Wake(key)])
     }
 
-    /// What evcxr and the kernel want at a time at which it cannot be done.
+    /// Refuses what evcxr and the kernel ask for in a phase in which it cannot be done.
     fn decline(&mut self, phase: Phase, event: Event) -> Step {
         match event {
             Event::RelayConnected if !phase.is_busy() => self.start_anew(),
@@ -362,7 +362,7 @@ fn returned(number: u64) -> Step {
     (Phase::Idle { variables: Variables::Returned }, vec![reply(number, SupervisorReply::Done)])
 }
 
-/// What follows if the process has made its snapshot, or could not; any other event comes back.
+/// The effects if the process has made its snapshot or could not make one; any other event is returned as the error.
 fn settle(undo: Option<u64>, event: Event) -> Result<Vec<Effect>, Event> {
     match event {
         Event::SnapshotMade(snapshot) => Ok(vec![Effect::Keep { snapshot, undo }]),

@@ -1,4 +1,4 @@
-//! Sequences of events, and the effects and the phase that each leads to. There are no processes here.
+//! Tests of sequences of events, with the effects and the phase that each event leads to. No test starts a process.
 
 mod table;
 mod walk;
@@ -27,7 +27,7 @@ fn process_that_has_replaced_another_is_not_killed_before_it_has_a_snapshot() {
     table.check(table.interrupted(), []);
     table.due([Effect::Refuse]);
     assert_eq!(table.protocol.phase, Phase::Idle { variables: Variables::Held });
-    // The snapshot may come late.
+    // The process may make its snapshot late.
     table.check(made(2), [keep(2, None)]);
 }
 
@@ -39,7 +39,7 @@ fn crash_while_compiling_is_told_and_the_cell_still_runs() {
     assert!(table.protocol.is_busy(), "evcxr and the kernel wait meanwhile");
     table.check(woken(), [restored(CRASH, false)]);
     table.check(Event::RunOrdered(order()), [Effect::Order(order())]);
-    // The snapshot of the woken process may come late; it is not of cell 2.
+    // The woken process may make its snapshot late; that snapshot is not of cell 2.
     table.check(made(3), [keep(3, None)]);
     table.check(completed(0), []);
     table.check(made(4), [keep(4, Some(2)), Effect::Complete]);
@@ -50,7 +50,7 @@ fn thread_that_crashes_between_cells_without_a_snapshot_costs_the_variables() {
     let mut table = Table::after(1);
     table.check(table.ended(), [Effect::Wake(LATEST)]);
     table.check(Event::WakeFailed, [Effect::StartAnew, died(), Effect::HangUp]);
-    // evcxr learns of it by the closed connection. The new process has nothing to give up.
+    // evcxr learns of the loss by the closed connection. The new process has no variables to give up.
     table.check(Event::RelayConnected, []);
     assert_eq!(table.protocol.phase, Phase::Idle { variables: Variables::None });
 }
@@ -79,7 +79,7 @@ fn crash_while_the_snapshot_of_the_next_state_is_made_returns_to_the_state_befor
     table.check(completed(0), []);
     table.check(table.ended(), [Effect::Wake(LATEST)]);
     table.check(woken(), [restored(CRASH, true)]);
-    // The cell did not count, so its snapshot cannot be undone with its number.
+    // The cell was taken back, so its number cannot be undone with this snapshot.
     table.check(made(2), [keep(2, None), Effect::Refuse]);
 }
 
@@ -105,7 +105,7 @@ fn interrupted_cell_that_does_not_listen_is_killed_after_the_grace() {
     }
     table.due([Effect::Kill]);
     assert_eq!(table.now - asked_at, GRACE);
-    // It may yet report what it has done: that state is given up.
+    // The killed process may still report the end of the cell and a snapshot: that state is given up.
     table.check(completed(0), []);
     table.check(made(2), []);
     table.check(Event::Ended { ending: CellEnding::Signalled { signal: 9 }, now: table.now }, [Effect::Wake(LATEST)]);
@@ -165,7 +165,7 @@ fn cell_that_fails_after_a_move_is_taken_back() {
     table.check(completed(1), [Effect::Kill]);
     assert_eq!(table.protocol.phase, Phase::Killed { why: CellEnding::TakenBack });
 
-    // Without a snapshot, or if the cell did not fail, what it has moved is gone.
+    // Without a snapshot, or if the cell did not fail, the variables that the cell has moved are gone.
     let mut table = Table::running(1);
     table.check(Event::CellFailed, []);
     table.check(Event::Completed { missing: 1, guarded: false }, []);
@@ -185,7 +185,7 @@ fn cell_with_a_type_that_was_defined_anew_is_refused_and_the_state_before_is_kep
     let names = vec!["a".to_owned(), "b".to_owned()];
     table.check(completed(0), [Effect::Tell(KernelFrame::Changed { names })]);
     table.check(made(2), [keep(2, Some(1)), Effect::Refuse]);
-    // The kernel runs it again without them. The state between the two runs cannot be returned to.
+    // The kernel runs the cell again without the changed variables. No `%undo` returns to the state between the two runs.
     table.check(Event::RunOrdered(order()), [Effect::Order(order())]);
     table.check(completed(0), []);
     table.check(made(3), [keep(3, None), Effect::Complete]);
@@ -240,7 +240,7 @@ fn undo_wakes_the_snapshot_before_the_cell_and_evcxr_connects_anew() {
     table.check(table.return_to(before.clone()), [Effect::Wake(before)]);
     table.check(woken(), [reply(SupervisorReply::Done)]);
     table.check(made(3), [keep(3, None)]);
-    // A crash now does not change what the next relay means.
+    // A crash at this point does not change what the next relay means.
     table.check(table.ended(), [Effect::Wake(LATEST)]);
     table.check(woken(), [restored(CRASH, false)]);
     table.check(Event::RelayConnected, []);

@@ -1,4 +1,4 @@
-//! Jupyter's packages in the Python on the search path.
+//! Rows about Jupyter's packages in the Python on the search path.
 
 use super::Row;
 use super::machine::DEADLINE;
@@ -6,7 +6,7 @@ use crate::environment;
 use ferrotune_machine::child;
 use std::process::Command;
 
-/// Prints the version of each package, or an empty line.
+/// A Python program that prints the version of each package, or an empty line.
 const ASK: &str = "
 import sys
 from importlib import metadata

@@ -1,4 +1,4 @@
-//! The machine: system, memory, cgroups and accelerators, as far as they are known without starting one.
+//! Rows about the machine: system, memory, cgroups, and accelerators as far as they are known without starting one.
 
 use super::Row;
 use ferrotune_devices::{Machine, detect};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// How long a program may take that is asked for its version.
+/// How long a program may take to print its version.
 pub(super) const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(super) fn rows() -> Vec<Row> {

@@ -1,4 +1,4 @@
-//! What compiles cells: toolchain, linker and prelude, and whether the next cell needs the network.
+//! Rows about what compiles cells: toolchain, linker and prelude, and whether the next cell needs the network.
 
 use super::Row;
 use crate::chain;
@@ -35,7 +35,7 @@ fn toolchain_row(toolchain: &anyhow::Result<Option<Toolchain>>) -> Row {
             let cure = format!("ferrotune setup installs Rust {}; the first cell does so, too", own::VERSION);
             Row::new("Rust", "none").stops_cells(cure)
         }
-        // Without a name it is the one of `ferrotune setup`, and the error says what to do.
+        // Without a named toolchain, the broken one is that of `ferrotune setup`, and the error says what to do.
         Err(error) => {
             Row::new("Rust", chain::in_one_line(error)).stops_cells(match std::env::var_os(toolchain::VARIABLE) {
                 Some(_) => "set FERROTUNE_TOOLCHAIN to a toolchain that is there, or unset it",

@@ -6,16 +6,16 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A kernelspec of some `ferrotune`.
+/// A kernelspec that starts a program named `ferrotune`.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) folder: PathBuf,
-    /// The program that it starts.
+    /// The program that the kernelspec starts.
     pub(crate) program: PathBuf,
 }
 
 impl Found {
-    /// Whether `ferrotune install` of this program has written it.
+    /// Whether `ferrotune install` of this program has written the kernelspec.
     pub(crate) fn is_ours(&self) -> bool {
         let own = std::env::current_exe().and_then(|own| own.canonicalize());
         let program = self.program.canonicalize();
@@ -23,13 +23,13 @@ impl Found {
         starts_this && is_written_by_install(&self.folder)
     }
 
-    /// Whether its program is there.
+    /// Whether the kernelspec's program exists.
     pub(crate) fn has_program(&self) -> bool {
         self.program.is_file() || crate::environment::search(&self.program.to_string_lossy()).is_some()
     }
 }
 
-/// All of them, each once.
+/// All installed kernelspecs of Ferrotune, each once.
 pub(crate) fn installed() -> Vec<Found> {
     let folders: BTreeSet<PathBuf> =
         jupyter_folders().into_iter().filter_map(|folder| folder.canonicalize().ok()).collect();

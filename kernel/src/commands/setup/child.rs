@@ -1,4 +1,4 @@
-//! A child process of the installation, which ends when the user stops that.
+//! A child process of the installation, which ends when the user stops the installation.
 
 use super::{Follower, PAUSE, Stopped};
 use anyhow::{Context, Result, bail};
@@ -6,7 +6,7 @@ use std::io::Read;
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 
-/// Runs a program, a `bound` one, to its end, and returns how it ended and its messages. `look` is called again and again meanwhile.
+/// Runs a program of [`crate::bound`] to its end, and returns how it ended and its messages. `look` is called repeatedly meanwhile.
 pub(super) fn run(
     command: &mut Command,
     follower: &mut Follower<'_>,

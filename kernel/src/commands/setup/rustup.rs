@@ -1,5 +1,5 @@
-//! rustup: the one on the search path, or one that is fetched for this installation alone. `rustup-init` and `rustup` are one
-//! program, which looks at the name by which it is called.
+//! Finds or fetches rustup and runs it: the rustup on the search path, or one that is fetched for this installation alone.
+//! `rustup-init` and `rustup` are one program, which acts by the name under which it is called.
 
 use super::{Follower, SERVER_VARIABLE, Size, child, server};
 use crate::bound;
@@ -13,22 +13,22 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// rustup's variable with the place of `rustup-init`.
+/// rustup's variable with the server from which `rustup-init` is downloaded.
 const ROOT_VARIABLE: &str = "RUSTUP_UPDATE_ROOT";
 
 const ROOT: &str = "https://static.rust-lang.org/rustup";
 
-/// How long a server may be silent.
+/// How long a server may be silent, in seconds.
 const PATIENCE_S: &str = "30";
 
 pub(super) struct Rustup {
     program: PathBuf,
-    /// The folder of its home and of cargo's.
+    /// The folder with rustup's home and cargo's.
     folder: PathBuf,
 }
 
 impl Rustup {
-    /// The rustup of the search path, or one that is fetched into the folder.
+    /// Finds the rustup on the search path, or else fetches one into the folder.
     pub(super) fn find(folder: &Path, follower: &mut Follower<'_>) -> Result<Self> {
         let program = match environment::search("rustup") {
             Some(program) => program,
@@ -125,7 +125,7 @@ fn downloader(url: &str, file: &Path) -> Option<Command> {
     Some(command)
 }
 
-/// A program's reason to fail in one line.
+/// The reason why a program failed, in one line of its messages.
 fn reason(messages: &str) -> String {
     let lines: Vec<&str> = messages.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let begins = |line: &&&str| line.starts_with("error:") || line.starts_with("curl:") || line.starts_with("wget:");

@@ -1,14 +1,14 @@
-//! How much of a toolchain is there already, by the sizes of files: rustup says nothing while it downloads.
+//! The progress of an installation, by the sizes of files: rustup prints nothing while it downloads.
 
 use crate::folders::bytes;
 use ferrotune_machine::format;
 use std::path::{Path, PathBuf};
 
-/// What rustup downloads, and what is on disk then: Rust 1.95.0 on x86-64, without documentation.
+/// The size of the download, and the size on disk after it: Rust 1.95.0 on x86-64, without documentation.
 pub(super) const DOWNLOAD: &str = "130 MiB";
 pub(super) const DISK: &str = "570 MiB";
 
-/// The sizes below a folder in which rustup works.
+/// The sizes of the files below a folder in which rustup works.
 pub(super) struct Size {
     folder: PathBuf,
     last: String,

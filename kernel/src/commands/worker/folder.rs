@@ -1,6 +1,6 @@
-//! The folder of a worker, with a lock that the worker holds while it lives. One that was killed leaves its folder, and the next
-//! worker of that user on that host removes it, unless it has checkpoints that others go on with. Nothing is removed that has no such
-//! lock.
+//! The folder of a worker, with a lock that the worker holds while it lives. A killed worker leaves its folder, and the next worker
+//! of the same user on the same host removes this folder, unless it has checkpoints that other workers go on with. A folder without
+//! such a lock is never removed.
 
 use crate::folders::lock::{Found, alone, find_alone};
 use anyhow::{Context as _, Result};
@@ -13,13 +13,13 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 const PREFIX: &str = "ferrotune-worker-";
-/// It has the name of the host, since a lock on a shared disk may be known on one host only.
+/// Name of the lock file. It contains the name of the host, since a lock on a shared disk may be known on one host only.
 const LOCK: &str = "worker.lock";
 
-/// The folder of a worker that lives.
+/// The folder of a living worker.
 pub(super) struct WorkerFolder {
     folder: tempfile::TempDir,
-    /// Held until the folder is gone.
+    /// The lock of the folder, which is held until the folder is removed.
     _lock: File,
 }
 
@@ -34,12 +34,12 @@ impl WorkerFolder {
         Ok(WorkerFolder { folder, _lock: lock })
     }
 
-    /// Without symbolic links.
+    /// The path of the folder without symbolic links.
     pub(super) fn path(&self) -> Result<PathBuf> {
         self.folder.path().canonicalize().context("cannot find the worker's folder")
     }
 
-    /// Removes it, unless it has checkpoints that others go on with; then a line on standard error says so.
+    /// Removes the folder, unless it has checkpoints that other workers go on with; then a line on standard error says so.
     pub(super) fn leave(self, study: &Path) -> Result<()> {
         match waiting_checkpoints(study)? {
             0 => {
@@ -68,7 +68,7 @@ fn waiting_checkpoints(study: &Path) -> Result<usize> {
     Ok(trials.iter().filter(waits).count())
 }
 
-/// Removes the folders in `directory` of workers that have died on this host; gives a line for each one that has to stay.
+/// Removes the folders in `directory` of workers that have died on this host; returns a line for each folder that has to stay.
 pub(super) fn remove_those_of_the_dead(directory: &Path) -> Vec<String> {
     let unread = |error| format!("cannot look for folders of dead workers in {}: {error}", directory.display());
     let folders = match fs::read_dir(directory) {
@@ -89,7 +89,7 @@ fn remove_if_dead(folder: &DirEntry) -> Option<String> {
         let Some(_lock) = lock_of_a_dead_one(folder)? else { return Ok(None) };
         for study in fs::read_dir(&path)? {
             let study = study?.path();
-            // Without a study it has not come as far as a trial.
+            // A worker without a study has not begun a trial.
             let waiting = if is_study(&study) { waiting_checkpoints(&study)? } else { 0 };
             if waiting > 0 {
                 return Ok(Some(kept(&path, waiting)));
@@ -101,7 +101,7 @@ fn remove_if_dead(folder: &DirEntry) -> Option<String> {
     removed().unwrap_or_else(|error| Some(format!("{} of a dead worker stays: {error:#}", path.display())))
 }
 
-/// The lock of a folder whose worker was this user's, ran on this host, and is dead; none where that is not so.
+/// The lock of a folder whose worker was this user's, ran on this host, and is dead; none for any other folder.
 fn lock_of_a_dead_one(folder: &DirEntry) -> io::Result<Option<File>> {
     let about = folder.metadata()?;
     if !about.is_dir() || about.uid() != rustix::process::geteuid().as_raw() {

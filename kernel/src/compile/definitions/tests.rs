@@ -1,9 +1,9 @@
-//! Changes of a notebook's definitions that drop a variable, and changes that do not.
+//! Tests of changes of a notebook's definitions that drop a variable, and of changes that do not.
 
 use super::Definitions;
 use crate::compile::dependencies::Extern;
 
-/// Definitions before, the variable's type, definitions after.
+/// The definitions before, the variable's type, and the definitions after.
 type Case = (&'static str, &'static str, &'static str);
 
 fn fingerprint(source: &str, type_name: &str) -> Option<u64> {

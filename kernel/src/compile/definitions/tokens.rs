@@ -1,4 +1,4 @@
-//! A definition as text, without the parts that do not affect a layout: visibility, docs, derives, most attributes, and
+//! Turns a definition into text without the parts that do not affect a layout: visibility, docs, derives, most attributes, and
 //! formatting.
 
 use proc_macro2::{Delimiter, Group, Ident, Spacing, TokenStream, TokenTree};
@@ -11,15 +11,15 @@ const ATTRIBUTES: [&str; 3] = ["cfg", "cfg_attr", "repr"];
 /// Names that the source imports. An attribute with such a name is a macro, which may change anything.
 pub(crate) type Imported = HashSet<String>;
 
-/// A definition without the parts that do not matter.
+/// The text of a definition without the parts that do not affect a layout.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Text {
     pub(crate) text: String,
-    /// All names in it, with called functions in the form of [`call`].
+    /// All names in the text, with called functions in the form of [`call`].
     pub(crate) names: BTreeSet<String>,
 }
 
-/// The name of a function's calls, since a field and a method often have the same name.
+/// The name under which a function's calls count. It differs from the plain name, since a field and a method often share one.
 pub(super) fn call(function: &Ident) -> String {
     format!("{function}()")
 }

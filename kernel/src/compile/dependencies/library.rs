@@ -1,5 +1,5 @@
-//! One dynamic library of all crates of a notebook. Each cell would have its own copy of their statics otherwise, and the linker
-//! would put all their code into each cell.
+//! One dynamic library of all crates of a notebook. Without this library each cell would have its own copy of the crates' statics,
+//! and the linker would put all their code into each cell.
 
 use super::super::stoppable::{self, Kernel};
 use super::{Dependencies, Extern, OPT_LEVEL, TOKIO, file_identity};
@@ -12,11 +12,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// How the names of these libraries begin.
+/// The prefix of the names of these libraries.
 pub(crate) const CRATES: &str = "cell_dependencies_";
 
-/// What cells with `.await` call, compiled once: the code of tokio's runtime takes rustc longer than most cells. The runtime of a
-/// process does not work in a copy of it, which has no threads, and is not dropped there, since that waits for them.
+/// The source of the function that cells with `.await` call. It is compiled once, because tokio's runtime takes rustc longer than
+/// most cells. A runtime does not work in a snapshot of its process, which has no threads; there a new runtime replaces it. The old
+/// runtime is not dropped, since the drop would wait for the missing threads.
 const AWAIT: &str = "
 use std::{future::Future, mem, pin::Pin, process, sync::{Mutex, PoisonError}};
 use tokio::runtime::Runtime;
@@ -35,20 +36,20 @@ pub fn block_on(future: Pin<&mut dyn Future<Output = ()>>) {
 }
 ";
 
-/// The library as cells use it.
+/// A dynamic library of crates with which cells are linked.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::compile) struct Library {
     pub(in crate::compile) name: String,
     pub(super) file: PathBuf,
-    /// Whether it has [`AWAIT`].
+    /// Whether the library has the function of [`AWAIT`].
     pub(in crate::compile) awaits: bool,
 }
 
-/// Makes the library in this folder, if it is not there. None if the crates have no code for the process of the cells or code of
-/// another language, or, with a warning, if they cannot be linked with each other.
+/// Builds the library in this folder, if it is missing. None if the crates have no code for the cell process or have code of
+/// another language; also none, with a warning, if the crates cannot be linked with each other.
 ///
 /// # Errors
-/// If it cannot be written; that of a stop.
+/// The library cannot be written, or the user has stopped the cell.
 pub(super) fn link(dependencies: &Dependencies, folder: &Path, kernel: &mut Kernel) -> Result<Option<Library>> {
     if dependencies.has_native_code {
         return Ok(None);
@@ -61,12 +62,12 @@ pub(super) fn link(dependencies: &Dependencies, folder: &Path, kernel: &mut Kern
     let awaits = linked.iter().any(|linked| linked.name == TOKIO && linked.runs_futures);
     let crates: String = linked.iter().map(|linked| format!("extern crate {} as _;\n", linked.name)).collect();
     let source = if awaits { format!("{AWAIT}{crates}") } else { crates };
-    // A build script may have changed a crate and not the name of its file.
+    // A build script may have changed a crate without changing the name of the crate's file.
     let mut builds = Sha256::new().chain_update(&source);
     for linked in &linked {
         builds.update(file_identity(&linked.file));
     }
-    // The process of the cells keeps the library of earlier cells, and would take another file of the same name for it.
+    // The cell process keeps the library of earlier cells loaded, and would take another file of the same name for that library.
     let name = format!("{CRATES}{}", prelude::short_hash(builds));
     let file = folder.join(format!("lib{name}.so"));
     let is_there = file.is_file() || build(&name, &source, dependencies, &file, kernel)?;

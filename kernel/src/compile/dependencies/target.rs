@@ -1,5 +1,5 @@
-//! Where cargo builds the crates of notebooks. One cargo at a time builds in a folder, so that a notebook whose crates take an
-//! hour would hold up all others: those build in another folder.
+//! Chooses the folder in which cargo builds the crates of a notebook. Only one cargo at a time builds in a folder, so other
+//! notebooks use other folders: otherwise one whose crates take an hour would delay them all.
 
 use crate::folders;
 use anyhow::{Context, Result};
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 /// How many notebooks may build at the same time.
 const MOST: usize = 8;
 
-/// The file in which a folder says what was built in it last: the hash of a notebook's crates.
+/// The file in a folder with the hash of the notebook's crates whose build there began last.
 const LATEST: &str = "latest";
 
-/// The file in which a session has the folder of its local crates.
+/// The file of a session with the path of the folder for its local crates.
 const OF_SESSION: &str = "dependencies-folder";
 
-/// The folder in which to build these crates: where they were built, where they are being built, or else the first in which nothing is
-/// built. A session that is given always has the same.
+/// Chooses the folder in which to build these crates: the one where they were built or are being built, or else the first in which
+/// no cargo is at work. If a session is given, all its builds are in the same folder.
 pub(super) fn folder(crates: &str, session: Option<&Path>) -> Result<PathBuf> {
     let of_session = session.map(|session| session.join(OF_SESSION));
     if let Some(folder) = of_session.as_deref().and_then(|file| fs::read_to_string(file).ok()) {
@@ -33,7 +33,7 @@ pub(super) fn folder(crates: &str, session: Option<&Path>) -> Result<PathBuf> {
     Ok(folder.clone())
 }
 
-/// Notes that these crates are in the folder.
+/// Records that these crates were built in the folder.
 pub(super) fn built(folder: &Path, crates: &str) -> io::Result<()> {
     fs::write(marker(folder, crates), "")
 }
@@ -48,7 +48,7 @@ fn marker(folder: &Path, crates: &str) -> PathBuf {
     folder.join("built").join(crates)
 }
 
-/// Whether a cargo builds in the folder: it has this file locked.
+/// Whether a cargo builds in the folder, which it shows by a lock on the file `.cargo-lock`.
 fn is_busy(folder: &Path) -> bool {
     let lock = File::open(folder.join("debug/.cargo-lock"));
     lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))

@@ -1,15 +1,15 @@
-//! What rust-analyzer needs of a source: signatures, types and documentation. It reads the whole text of each file at each start of a
-//! kernel, and expands each macro. The bodies of functions are a third of that text; the documentation in a macro that defines
-//! the methods of twelve types is read twelve times.
+//! Reduces a source to what rust-analyzer needs: signatures, types and documentation. rust-analyzer reads the whole text of each
+//! file at each start of a kernel, and expands each macro. The bodies of functions are a third of that text; the documentation in
+//! a macro that defines the methods of twelve types is read twelve times.
 
 use ra_ap_syntax::{AstNode, Edition, SourceFile, SyntaxNode, TextRange, ast};
 
-/// What stands for a body. It has every type.
+/// The replacement of a function's body, which fits every return type.
 const BODY: &str = "{loop{}}";
 
-/// The source without the bodies of its functions, and without all but the first paragraph of the documentation in its macros.
+/// The source without the bodies of its functions, and with only the first paragraph of each documentation in its macros.
 ///
-/// Bodies stay where they may be a part of a type: of a function that is `const`, `async`, or returns `impl Trait`.
+/// A body stays if it may be a part of a type: if its function is `const` or `async`, or returns `impl Trait`.
 pub(super) fn of(source: &str) -> String {
     let file = SourceFile::parse(source, Edition::CURRENT).tree();
     let mut short = String::with_capacity(source.len());
@@ -17,7 +17,7 @@ pub(super) fn of(source: &str) -> String {
     for node in file.syntax().descendants() {
         let Some((range, text)) = replaced(&node, source) else { continue };
         let (from, to) = (usize::from(range.start()), usize::from(range.end()));
-        // A function in the body of another one has gone with it.
+        // A function in the body of another function is removed with that body.
         if from >= end {
             short.push_str(&source[end..from]);
             short.push_str(&text);
@@ -28,7 +28,7 @@ pub(super) fn of(source: &str) -> String {
     short
 }
 
-/// The part of a node that another text replaces, and that text.
+/// The range of a node that is replaced, and the replacement.
 fn replaced(node: &SyntaxNode, source: &str) -> Option<(TextRange, String)> {
     if let Some(function) = ast::Fn::cast(node.clone()) {
         let body = function.body().filter(|_| !is_of_type(&function))?;
@@ -48,7 +48,7 @@ fn is_of_type(function: &ast::Fn) -> bool {
         || function.ret_type().is_some_and(returns_impl)
 }
 
-/// The text with the first paragraph of each documentation.
+/// The text with only the first paragraph of each documentation.
 fn with_short_documentation(text: &str) -> String {
     let mut short = String::with_capacity(text.len());
     let mut is_paragraph = true;

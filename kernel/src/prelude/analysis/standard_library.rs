@@ -1,8 +1,8 @@
 //! A copy of the standard library's sources for rust-analyzer, with only the parts that the types of variables need.
 //!
-//! It leaves out the largest parts: processor intrinsics, code for operating systems, and tests. The only external crate
-//! on which types depend is hashbrown. Stand-ins for its types replace it, since rust-analyzer would ask crates.io for it
-//! at every start.
+//! The copy leaves out the largest parts: processor intrinsics, code for operating systems, and tests. The only external crate
+//! on which types depend is hashbrown. Stand-ins for its types replace the crate, since rust-analyzer would look for it on
+//! crates.io at every start.
 
 use crate::toolchain::Toolchain;
 use anyhow::{Context, Result};
@@ -14,7 +14,7 @@ const CRATES: [&str; 4] = ["alloc", "core", "proc_macro", "std"];
 /// Folders of `std` and `core` that define no type of a variable.
 const LEFT_OUT: [&str; 4] = ["std/src/sys", "std/src/os", "core/src/unicode", "core/src/num/imp"];
 
-/// File, line to replace, and the stand-in.
+/// The stand-ins: each with the file, the line to replace, and the text that replaces the line.
 const STAND_INS: [(&str, &str, &str); 2] = [
     (
         "std/src/collections/hash/map.rs",

@@ -1,4 +1,4 @@
-//! `history_request`: selects the cells that a client asks for. No files here.
+//! `history_request`: selects the cells that a client asks for. This module reads no files.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::Entry;
 
-/// The fields of `history_request` in the messaging specification; clients send null for those that they do not set.
+/// The fields of `history_request` in the messaging specification; clients send null for fields that they do not set.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "hist_access_type", rename_all = "lowercase")]
 pub(crate) enum Query {
@@ -16,7 +16,7 @@ pub(crate) enum Query {
         #[serde(default)]
         n: Option<usize>,
     },
-    /// Lines `start..stop` of a session: 0 is this one, -1 the one before it.
+    /// Lines `start..stop` of a session: 0 is this session, -1 the session before it.
     Range {
         #[serde(default)]
         session: Option<i64>,
@@ -39,13 +39,13 @@ pub(crate) enum Query {
 const DEFAULT_TAIL: usize = 10;
 
 impl Query {
-    /// These cells of this session.
+    /// A query for these lines of this session.
     pub(crate) fn of_session(lines: &RangeInclusive<u32>) -> Self {
         let (start, stop) = (i64::from(*lines.start()), i64::from(*lines.end()) + 1);
         Self::Range { session: Some(0), start: Some(start), stop: Some(stop) }
     }
 
-    /// The cells that are asked for, in the order of `entries`. `current` is this session.
+    /// The entries that the query selects, in the order of `entries`. `current` is this session.
     pub(super) fn select(&self, entries: Vec<Entry>, current: u64) -> Vec<Entry> {
         match self {
             Self::Tail { n } => last(entries, n.unwrap_or(DEFAULT_TAIL)),
@@ -84,7 +84,7 @@ fn last(mut entries: Vec<Entry>, n: usize) -> Vec<Entry> {
     entries.split_off(entries.len().saturating_sub(n))
 }
 
-/// Glob with `*` and `?` over the whole text. The time grows with pattern × text, not exponentially.
+/// Whether a glob pattern with `*` and `?` matches the whole text. The time grows with pattern × text, not exponentially.
 fn matches(pattern: &[char], text: &str) -> bool {
     let text: Vec<char> = text.chars().collect();
     let (mut at, mut read) = (0, 0);

@@ -1,4 +1,4 @@
-//! The history file: sessions share it, a kill may tear its last line, and its size is bounded.
+//! Tests of the history file: sessions share it, a kill may tear its last line, and its size is bounded.
 
 use std::fs;
 use std::io::Write;

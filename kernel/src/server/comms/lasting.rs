@@ -1,5 +1,5 @@
-//! Displays that go on changing after a page has been loaded anew: widgets of the kernel's own, which it shows only where a front
-//! end has asked for widgets.
+//! Lasting displays: displays that still change after a page has been loaded anew. They are the kernel's own widgets, and only
+//! shown if a front end has asked for widgets.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use super::{Comm, Kind};
 use crate::server::wire::Parent;
 
 impl super::Comms {
-    /// Opens the widget of a display, and returns what shows it; the bundle itself where no front end has asked for widgets or the
-    /// bundle has no HTML. The widget lasts until its cell runs again or is deleted.
+    /// Opens the widget of a display, and returns the MIME bundle that shows the widget. Returns the display's own bundle if no front
+    /// end has asked for widgets or the bundle has no HTML. The widget lasts until its cell runs again or is deleted.
     pub(in crate::server) fn show_lasting(
         &self,
         parent: &Parent,

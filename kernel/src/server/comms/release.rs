@@ -1,8 +1,8 @@
-//! Which widgets of cells are closed: those that no variable holds and whose cell has run again or is deleted.
+//! Closes widgets of cells: those that no variable holds and whose cell has run again or is deleted.
 //!
-//! A front end never says that it shows a widget no more, and ipywidgets keeps every widget until the kernel ends. Here a run
-//! of a cell replaces what its last run has shown, so nobody sees the widgets of that run; and without a variable no cell reads
-//! them. A widget that a loop has shown and dropped stays until its cell runs again, because the user sees it.
+//! A front end never reports that it no longer shows a widget, and ipywidgets keeps every widget until the kernel ends. Here a
+//! run of a cell replaces what its last run has shown, so nobody sees the widgets of the last run; and without a variable no
+//! cell reads them. A widget that a loop has shown and dropped stays until its cell runs again, because the user sees it.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -21,12 +21,12 @@ const KEPT: usize = 300;
 /// The released comms that keep their state, oldest first. `%undo` can bring back a variable that holds one of them.
 pub(super) type Released = VecDeque<String>;
 
-/// A cell of a notebook.
+/// The identity of a notebook cell.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::server) enum CellKey {
-    /// As the front end knows it.
+    /// The front end's id of the cell.
     Id(String),
-    /// Its source, where the front end sends no id.
+    /// The cell's source, if the front end sends no id.
     Code(String),
 }
 
@@ -39,28 +39,28 @@ impl CellKey {
     }
 }
 
-/// Who needs a widget.
+/// The cell that has made a widget, and whether the widget is still needed.
 pub(super) struct Maker {
     cell: Arc<CellKey>,
-    /// The cell has run again, or is deleted: the front end does not show the widget below it any more.
+    /// Whether the cell has run again or is deleted: the front end then no longer shows the widget below it.
     is_replaced: bool,
-    /// A variable of the cell process holds it.
+    /// Whether a variable of the cell process holds the widget.
     is_held: bool,
 }
 
 impl Maker {
-    /// The cell holds its widget until the cell process says otherwise.
+    /// The maker of a cell's widget. The widget counts as held until the cell process reports otherwise.
     pub(super) fn new(cell: &Arc<CellKey>) -> Self {
         Self { cell: cell.clone(), is_replaced: false, is_held: true }
     }
 
-    /// Of a widget of the kernel's own below a cell: no variable can hold it.
+    /// The maker of one of the kernel's own widgets below a cell, which no variable can hold.
     pub(super) fn unheld(cell: &Arc<CellKey>) -> Self {
         Self { is_held: false, ..Self::new(cell) }
     }
 }
 
-/// The ids in the report of a cell process.
+/// The ids of the held widgets in the report of a cell process.
 pub(super) fn held(report: &CommMessage) -> Result<BTreeSet<String>, String> {
     let ids = report.data.get("held").cloned().unwrap_or_default();
     serde_json::from_value(ids)
@@ -68,7 +68,7 @@ pub(super) fn held(report: &CommMessage) -> Result<BTreeSet<String>, String> {
 }
 
 impl super::Comms {
-    /// A cell begins: closes the widgets of its last run, and those of deleted cells, that no variable holds.
+    /// Closes, at the start of a cell, the widgets of its last run and of deleted cells that no variable holds.
     pub(in crate::server) fn begin_cell(&self, exchange: &Exchange, cell: &CellKey) {
         let deleted = &exchange.request.notebook.deleted_cells;
         let is_replaced = |maker: &CellKey| maker == cell || matches!(maker, CellKey::Id(id) if deleted.contains(id));
@@ -80,7 +80,7 @@ impl super::Comms {
 }
 
 impl State {
-    /// The cell process has reported all comms that its variables hold.
+    /// Records the comms that variables hold, as the cell process has reported them, and closes and reopens widgets accordingly.
     pub(super) fn hold(&mut self, iopub: &Iopub, parent: &Parent, held: &BTreeSet<String>) {
         for (id, comm) in &mut self.comms {
             if let Some(maker) = &mut comm.maker {
@@ -95,7 +95,7 @@ impl State {
         let is_done = |comm: &Comm| comm.maker.as_ref().is_some_and(|maker| maker.is_replaced && !maker.is_held);
         let done = self.comms.iter().filter(|(id, comm)| is_done(comm) && !self.released.contains(id));
         let mut done: Vec<(bool, String)> = done.map(|(id, comm)| (comm.has_parts(), id.clone())).collect();
-        // A widget before its layout and style.
+        // A widget is closed before its layout and style.
         done.sort_by_key(|(has_parts, _)| !has_parts);
         for (_, id) in done {
             iopub.publish(parent, "comm_close", json!({"comm_id": id, "data": {}}));
@@ -111,7 +111,7 @@ impl State {
         }
     }
 
-    /// Opens a released widget again, with the layout and style that it refers to, since a variable holds it after all.
+    /// Opens a released widget again, with its layout and style, because a variable or a cell uses the widget after all.
     pub(super) fn reopen(&mut self, iopub: &Iopub, parent: &Parent, id: &str) {
         let Some(at) = self.released.iter().position(|released| released == id) else { return };
         self.released.remove(at);
@@ -135,7 +135,7 @@ impl State {
 }
 
 impl Comm {
-    /// Whether it is a widget that refers to a layout.
+    /// Whether the comm is a widget that refers to a layout.
     fn has_parts(&self) -> bool {
         matches!(&self.kind, Kind::Widget(widget) if matches!(widget.values.get("layout"), Some(Value::String(_))))
     }

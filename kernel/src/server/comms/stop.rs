@@ -1,4 +1,4 @@
-//! The button that stops a search: a widget of the kernel's own, which it shows only where a front end has asked for widgets.
+//! The button that stops a search: the kernel's own widget, which is only shown if a front end has asked for widgets.
 
 use ferrotune_display::Bundle;
 use ferrotune_display::widget::model;
@@ -9,14 +9,14 @@ use super::widget::WidgetState;
 use crate::execution::Press;
 use crate::server::wire::Parent;
 
-/// What a front end shows that shares the notebook and has no widgets.
+/// The text that another front end of the same notebook shows if it has no widgets.
 const FALLBACK: &str = "%tune stop or an interrupt stops the search";
 
 /// The ids of a button's layout, of its style and of itself.
 pub(super) type Comms = [String; 3];
 
 impl super::Comms {
-    /// Opens the button of a search; none where no front end has asked for widgets.
+    /// Opens the button of a search; none if no front end has asked for widgets.
     pub(in crate::server) fn show_stop_button(&self, parent: &Parent, id: &str, press: Press) -> Option<Bundle> {
         let mut state = self.lock();
         if !state.has_widgets {

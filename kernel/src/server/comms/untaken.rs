@@ -1,15 +1,15 @@
-//! What front ends have sent and no cell has taken, of all comms together and within one limit.
+//! The messages of front ends that no cell has taken, of all comms together and within one limit.
 
 use std::collections::VecDeque;
 
 use ferrotune_link::{CommMessage, wire};
 
-/// The oldest messages beyond it are dropped. The newest one is kept whatever its size, so all that a cell takes at once
-/// fits in a frame of the link.
+/// The size of all messages from which on the oldest are dropped. The newest message is kept whatever its size, so everything
+/// that a cell takes at once fits in a frame of the link.
 const LIMIT_BYTES: usize = 64 << 20;
-/// A larger message does not fit in a frame with what stands around it.
+/// The size of the largest message that fits in a frame, with the frame's other fields.
 const MESSAGE_BYTES: usize = wire::MAX_FRAME_BYTES as usize - 4096;
-/// What a message needs in memory beside its own bytes.
+/// The memory that a message needs in addition to its own bytes.
 const OVERHEAD_BYTES: usize = 1024;
 
 /// The messages, oldest first.
@@ -28,8 +28,8 @@ struct Entry {
 }
 
 impl Untaken {
-    /// Keeps a message of a comm; with `opens`, the first one of a comm with this target. Returns the comms that no cell
-    /// can learn of any more, since their first messages are dropped.
+    /// Keeps a message of a comm. With `opens`, it is the first message of a comm with this target. Returns the comms that no cell
+    /// can learn of any more, because their first messages are dropped.
     pub(super) fn keep(&mut self, comm: &str, opens: Option<&str>, message: CommMessage) -> Vec<String> {
         let bytes =
             OVERHEAD_BYTES + message.data.to_string().len() + message.buffers.iter().map(String::len).sum::<usize>();
@@ -73,7 +73,7 @@ impl Untaken {
         self.queue.iter().any(|entry| entry.comm == comm)
     }
 
-    /// Whether no cell knows of this comm yet.
+    /// Whether the first message of this comm is not taken, so that no cell knows of the comm yet.
     pub(super) fn has_first(&self, comm: &str) -> bool {
         self.queue.iter().any(|entry| entry.opens.is_some() && entry.comm == comm)
     }

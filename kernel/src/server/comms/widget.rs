@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-/// The values of a widget, and the binary data that stands outside of them.
+/// The values of a widget, and its binary data, which is not among the values.
 #[derive(Debug, Default)]
 pub(super) struct WidgetState {
     pub(super) values: Map<String, Value>,
-    /// Where each one belongs: the keys and indices that lead to it.
+    /// The binary buffers, each with its path: the keys and indices of its place in the values.
     buffers: Vec<(Vec<Value>, Vec<u8>)>,
 }
 
@@ -23,7 +23,7 @@ impl WidgetState {
         Self { values, buffers: Vec::new() }
     }
 
-    /// Sets the values of an `update`. Others stay as they are.
+    /// Sets the values of an `update`. Other values stay as they are.
     pub(super) fn merge(&mut self, data: &Value, buffers: &[Vec<u8>]) -> Result<(), &'static str> {
         let values = data["state"].as_object().ok_or("the data of a widget has no `state` with its values")?;
         let paths = paths(data).ok_or("`buffer_paths` of a widget is not a list of lists")?;

@@ -1,5 +1,5 @@
-//! When the widgets of cells are closed. The engine's cells open widgets and report which ones variables hold, as the cell process
-//! does.
+//! Tests of when the widgets of cells are closed. The engine's cells open widgets and report which widgets variables hold, as
+//! the cell process does.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use super::client::{Client, Outputs, engine, play};
 use crate::execution::{LiveDisplay, Output};
 
-/// A client of an engine whose cells consist of words: `open` makes a widget and holds it, `drop` holds none of those made so far but
-/// the last one, `none` holds none, `all` holds all, `read` reads the first one's state, and
-/// `lasting` shows a display of three stages.
+/// A client of an engine whose cells consist of words: `open` makes a widget and holds it, `drop` holds only the last of the
+/// widgets, `none` holds none, `all` holds all, `read` reads the state of the first widget, and `lasting` shows a display of
+/// three stages.
 async fn start() -> (Client, Arc<Mutex<Vec<[String; 2]>>>) {
     let made: Arc<Mutex<Vec<[String; 2]>>> = Arc::default();
     let all = made.clone();
@@ -77,7 +77,7 @@ fn hold(outputs: &Outputs, widgets: &[[String; 2]]) {
     assert_eq!(act(outputs, CommAction::Send { comm: model::HOLDER.into(), message }), Answer::Done);
 }
 
-/// Runs a cell; returns what it has opened and closed.
+/// Runs a cell; returns the comms that it has opened and closed.
 async fn run(client: &mut Client, metadata: Value, code: &str) -> Vec<(String, String)> {
     let cell = client.send_with_metadata("execute_request", metadata, json!({"code": code})).await;
     let published = client.conversation(&cell).await;
@@ -108,7 +108,7 @@ async fn ten_runs_of_a_cell_leave_the_widgets_of_the_last_one() {
     let (mut client, made) = start().await;
     for metadata in [json!({"cellId": "a"}), json!({})] {
         for _ in 0..10 {
-            // The variable holds the widget of the last run until this one has made another.
+            // The variable holds the widget of the last run until this run has made another widget.
             run(&mut client, metadata.clone(), "open drop").await;
         }
     }

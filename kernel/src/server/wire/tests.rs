@@ -1,4 +1,4 @@
-//! Reading, refusing and writing messages, without sockets.
+//! Tests of reading, refusing and writing messages, without sockets.
 
 use serde_json::{Value, json};
 
@@ -145,7 +145,7 @@ fn every_message_has_its_own_id_and_a_date_in_microseconds() {
     assert!(date.ends_with('Z') && date.len() == "2026-01-01T00:00:00.000000Z".len(), "{date}");
 }
 
-/// A small generator (SplitMix64) with a fixed seed, so that a failure comes again.
+/// A small random number generator (SplitMix64) with a fixed seed, so that a failure can be repeated.
 struct Random(u64);
 
 impl Random {
@@ -190,7 +190,7 @@ fn damaged_messages_are_errors_and_never_panics() {
         let signed_part = |frames: &[Vec<u8>]| {
             frames.iter().skip_while(|frame| *frame != b"<IDS|MSG>").take(6).cloned().collect::<Vec<_>>()
         };
-        // Of a signed message, only what is not signed may differ.
+        // Only the unsigned frames of a signed message may differ.
         if signed_codec.decode(&frames).is_ok() {
             assert!(signed_part(&frames)[2..] == signed_part(&whole)[2..], "{frames:?}");
         }

@@ -1,4 +1,4 @@
-//! A protocol under test with a clock of its own, and short names for events and effects.
+//! A protocol under test with its own clock, and short names for events and effects.
 
 use super::super::{Effect, Event, MadeSnapshot, Phase, Protocol, Variables};
 use ferrotune_link::{CellEnding, CellOrder, KernelFrame, SnapshotKey, SupervisorReply};
@@ -7,14 +7,14 @@ use std::time::Instant;
 pub(super) const CRASH: CellEnding = CellEnding::Signalled { signal: 11 };
 pub(super) const LATEST: SnapshotKey = SnapshotKey::Latest;
 
-/// A protocol under test, with a clock of its own.
+/// A protocol under test, with its own clock.
 pub(super) struct Table {
     pub(super) protocol: Protocol,
     pub(super) now: Instant,
 }
 
 impl Table {
-    /// In the first cell of a notebook, which is about to be compiled.
+    /// A protocol in the first cell of a notebook, before the cell is compiled.
     pub(super) fn begun(cell: u64) -> Self {
         let mut table = Self { protocol: Protocol::new(), now: Instant::now() };
         table.check(Event::RelayConnected, []);
@@ -23,14 +23,14 @@ impl Table {
         table
     }
 
-    /// While that cell runs.
+    /// A protocol while the first cell runs.
     pub(super) fn running(cell: u64) -> Self {
         let mut table = Self::begun(cell);
         table.check(Event::RunOrdered(order()), [Effect::Order(order())]);
         table
     }
 
-    /// After that cell.
+    /// A protocol after the end of the first cell.
     pub(super) fn after(cell: u64) -> Self {
         let mut table = Self::running(cell);
         table.check(completed(0), []);
@@ -47,7 +47,7 @@ impl Table {
         assert_eq!(effects, expected, "after {text}");
     }
 
-    /// Time passes up to the deadline.
+    /// Lets time pass up to the deadline.
     #[track_caller]
     pub(super) fn due<const N: usize>(&mut self, expected: [Effect; N]) {
         self.now = self.protocol.deadline().expect("something is to happen");

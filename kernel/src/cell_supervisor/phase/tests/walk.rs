@@ -1,5 +1,5 @@
-//! Random walks through the phases: whatever happens in whatever order, evcxr and the kernel get one answer to each thing that
-//! they ask for, and nothing waits for ever.
+//! Tests with random walks through the phases: after any events in any order, evcxr and the kernel get exactly one answer to
+//! each order and request, and nothing waits for ever.
 
 use super::super::{Effect, Event, MadeSnapshot, Phase, Protocol};
 use super::table::CRASH;
@@ -12,10 +12,10 @@ use std::time::Instant;
 
 const WALKS: u64 = 3_000;
 const STEPS: usize = 120;
-/// The phases that a walk can reach: the kernel does not go before its cells.
+/// The number of phases that a walk reaches: all but the end, because the kernel does not end in a walk.
 const PHASES: usize = 9;
 
-/// What the cell process has still to do.
+/// A task that the cell process still has to do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Duty {
     Run,
@@ -26,17 +26,17 @@ enum Duty {
 /// The process in which cells run.
 #[derive(Debug, PartialEq)]
 enum Process {
-    /// It does its duties, the first one first.
+    /// A living process, which does its duties in their order.
     Alive(VecDeque<Duty>),
     /// A snapshot that has not answered yet.
     Waking,
-    /// It was killed, and its end has not been noticed.
+    /// A killed process whose end the supervisor has not noticed.
     Killed,
-    /// Its end has been noticed.
+    /// A process whose end the supervisor has noticed.
     Ended,
 }
 
-/// The cell process, evcxr and the kernel, as the supervisor sees them.
+/// A model of the cell process, evcxr and the kernel, with the protocol under test.
 struct World {
     protocol: Protocol,
     now: Instant,
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// Sends an event, and does what follows.
+    /// Sends an event to the protocol, and carries out the effects.
     fn send(&mut self, event: Event) {
         self.history.push(format!("{event:?}"));
         let (protocol, effects) = std::mem::replace(&mut self.protocol, Protocol::new()).step(event);
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// Something that can happen now happens.
+    /// Sends a random one of the events that can happen now.
     fn step(&mut self) {
         let event = match self.random.random_range(0..4) {
             0 => self.of_process(),
@@ -182,7 +182,7 @@ impl World {
                 sample_ms: None,
             }));
         }
-        // evcxr starts another relay: it has forgotten everything, or its relay has died.
+        // evcxr starts another relay, because it has forgotten its variables or its relay has died.
         if !self.is_connected || self.random.random_range(0..8) == 0 {
             (self.is_connected, self.evcxr_waits) = (true, false);
             return Some(Event::RelayConnected);
@@ -218,7 +218,7 @@ impl World {
         Some(Event::Due { now: self.now })
     }
 
-    /// From now on the process does nothing but end when it is killed, and the user interrupts twice: everybody gets an answer.
+    /// Checks that evcxr and the kernel get their answers although the process hangs until it is killed, if the user interrupts twice.
     fn stop_answering(&mut self) {
         for _ in 0..2 {
             if !self.protocol.is_busy() {
