@@ -234,8 +234,9 @@ def test_memory_is_flat_over_many_trials(kernel, oracle):
     assert len(supervisor) == TRIALS
     assert max(supervisor) / min(supervisor) - 1 <= FLAT, (min(supervisor), max(supervisor))
     left = [line for fact in facts if fact for line in fact["left"]]
-    # Other programs on the machine also take and free memory.
-    assert [line for line in left if "others may have taken" not in line] == []
+    # Other programs on the machine also take and free memory, and tests/test_storm.py makes files of nobody.
+    others = ("others may have taken", "/dev/shm/foreign-")
+    assert [line for line in left if not any(word in line for word in others)] == []
     assert tagged(project) == [] and shared_memory() <= shared
     folders = list((study(kernel, project) / "trials").iterdir())
     assert len(folders) == 10 + TRIALS
