@@ -16,7 +16,7 @@ use std::process::Command;
 /// The name and title of the patch that edits are written into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topic {
-    /// Two digits and a name, such as `06-sums-of-rows`.
+    /// The patch's name: two digits and words, such as `06-sums-of-rows`.
     pub name: String,
     /// The problem and the patch's solution, in one line. A new patch needs a title.
     pub title: Option<String>,
@@ -43,8 +43,8 @@ impl Topic {
 ///
 /// # Errors
 ///
-/// The folder has no sources that were made, a file of a package is deleted, a file and its patches have both changed, or a later
-/// patch changes the same lines. Nothing is written then.
+/// The topic's name has no number or its new patch has no title, the folder has no sources that were made, a file of a package is
+/// deleted, a file and its patches have both changed, or a later patch changes the same lines. Nothing is written then.
 pub fn write_changes(upstream: &'static Upstream, cargo: Command, folder: &Path, topic: &Topic) -> Result<Vec<String>> {
     topic.check()?;
     let _lock = folder::lock(folder)?;
@@ -78,7 +78,7 @@ pub fn write_changes(upstream: &'static Upstream, cargo: Command, folder: &Path,
     let edits: Edits = edited.iter().map(|path| (path.clone(), now.get(path).cloned())).collect();
     changes.amend(topic, &original, made, &edits)?;
     write_files(folder, &changes, &edited, topic)?;
-    // Changes that are not in the folder yet must still be applied later: the stamp keeps the old changes.
+    // Patches that were changed since the sources were made must still be applied later, so the stamp keeps the old hashes of patches.
     for (package, mut stamp) in stamps {
         for path in edited.iter().filter(|path| package.has(path)) {
             match now.get(path) {
@@ -91,7 +91,7 @@ pub fn write_changes(upstream: &'static Upstream, cargo: Command, folder: &Path,
     Ok(edited.into_iter().collect())
 }
 
-/// Writes the topic's patch and the edited files of ours, or removes those that change nothing any more.
+/// Writes the topic's patch and the edited files in `files/`. A patch that changes nothing and a file that is deleted are removed.
 fn write_files(folder: &Path, changes: &Changes, edited: &BTreeSet<String>, topic: &Topic) -> Result<()> {
     let patch = changes.patches.iter().find(|patch| patch.topic == topic.name);
     let path = folder.join(patch_path(&topic.name));

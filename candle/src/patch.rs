@@ -33,7 +33,7 @@ impl Patch {
         format!("{}{}", self.text, self.diffs)
     }
 
-    /// A hash of the diffs, without the text, which changes nothing.
+    /// A hash of the diffs. The text above the diffs is not hashed, because it changes no sources.
     pub(crate) fn hash(&self) -> String {
         sources::hash(&self.diffs)
     }
@@ -65,7 +65,7 @@ impl Patch {
         Ok(lines.join("\n") + "\n")
     }
 
-    /// Whether the patch changes a file.
+    /// Whether the patch changes the file at this path.
     pub(crate) fn changes(&self, path: &str) -> bool {
         self.diffs.contains(&format!("\n+++ b/{path}\n"))
     }
@@ -81,7 +81,7 @@ impl Patch {
         Ok(())
     }
 
-    /// Reverts the patch in these texts.
+    /// Reverts the patch in these texts; a file of the patch that is not among the texts is skipped.
     pub(crate) fn revert(&self, texts: &mut Sources) -> Result<()> {
         for (path, diff) in self.files()?.iter().rev() {
             if let Some(text) = texts.get_mut(path) {

@@ -23,8 +23,8 @@ pub trait Batch: Sized + Send + 'static {
     /// Fails if candle cannot stack the tensors.
     fn batch(elements: Vec<Self>) -> candle_core::Result<Self::Batched>;
 
-    /// Combines elements into a batch after tensors of different sizes have been filled up with zeros at their ends, to the greatest
-    /// size in each dimension. Elements without a size are not filled up.
+    /// Combines elements into a batch. Tensors of different sizes are padded with zeros at their ends, to the greatest size in
+    /// each dimension. Numbers and strings are not padded.
     fn padded_batch(elements: Vec<Self>) -> candle_core::Result<Self::Batched> {
         Self::batch(elements)
     }
@@ -131,13 +131,13 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// The number of batches that so many elements make.
+    /// The number of batches that are made from this number of elements.
     pub(crate) fn batches(self, elements: u64) -> u64 {
         let size = self.elements as u64;
         if self.drops_remainder { elements / size } else { elements.div_ceil(size) }
     }
 
-    /// The next elements of a stream, if they make a batch.
+    /// The elements of a stream's next batch, if there is one.
     fn collect<X>(self, stream: &mut BoxStream<X>) -> Option<Result<Vec<X>>> {
         // The size may be greater than the dataset, so the reserved memory has a limit.
         let mut elements = Vec::with_capacity(self.elements.min(4096));

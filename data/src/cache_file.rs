@@ -21,8 +21,9 @@ impl<T: Columns + Batch<Batched = T>> Dataset<T> {
     /// making an element again. The file has the layout of safetensors, with the tensors `0`, `1` and so on. An existing file
     /// is used unchanged: delete it after a change of the verbs before this one.
     ///
-    /// If several trials need the same file at once, one of them makes it and the others wait. All of them map it: it is in memory
-    /// once, and the system may take that memory back. Randomness of earlier verbs happens only once: shuffle after this verb.
+    /// If several trials need the same file at once, one of them makes it and the others wait. All of them map the file: its
+    /// elements are in memory once, and the system may take that memory back. Randomness of earlier verbs happens only once: shuffle
+    /// after this verb.
     ///
     /// Fails if an element fails, if elements differ in shape or dtype, or if the file cannot be written or is not of
     /// this type. A dataset without an end fills the disk.
@@ -86,7 +87,7 @@ impl<T: Columns + Batch<Batched = T>> Dataset<T> {
     }
 }
 
-/// The file of this name, locked by this process. A process that held the lock before has renamed or removed its file.
+/// The file at this path, locked by this process. Opens the path again if another process has renamed or removed the opened file.
 fn locked(path: &Path) -> io::Result<File> {
     loop {
         // The file may have bytes of a process that has ended.
@@ -125,8 +126,8 @@ struct Column {
 }
 
 impl Column {
-    /// Makes a column with a file that has no name. Because this process holds the lock, it is the only one with a file at `path`,
-    /// and it removes the name at once. A process that was killed may have left such a file.
+    /// Makes a column with a file at `path`, and removes the file's name at once. No other process uses `path`, because this
+    /// process holds the lock. A file that a killed process left at `path` is emptied.
     fn new(tensor: &Tensor, path: &Path) -> io::Result<Column> {
         let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
         fs::remove_file(path)?;
@@ -153,7 +154,7 @@ impl Column {
     }
 }
 
-/// Writes the columns one after another. Those with the largest numbers come first, so that the numbers of each column are aligned.
+/// Writes the columns one after another. The columns with the widest numbers come first, so that all numbers are aligned.
 fn assemble(columns: Vec<Column>, mut whole: &File) -> io::Result<()> {
     let mut columns: Vec<(usize, Column)> = columns.into_iter().enumerate().collect();
     columns.sort_by_key(|(_, column)| std::cmp::Reverse(column.dtype.size_in_bytes()));

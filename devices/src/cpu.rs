@@ -31,7 +31,8 @@ pub struct Cpu {
     pub simd: Vec<String>,
     /// The machine's memory, in bytes; none if unknown.
     pub memory_bytes: Option<u64>,
-    /// The lowest memory limit of this process' cgroups, in bytes; none unless it is below the machine's memory.
+    /// The lowest memory limit of this process' cgroups, in bytes; none if there is no limit, or if the machine's memory is known
+    /// and not greater.
     pub memory_limit_bytes: Option<u64>,
 }
 

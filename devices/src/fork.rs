@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The process id of the first process that opened an accelerator; 0 if there is none. A fork copies the number.
+/// The id of the process that opened an accelerator, which is this process or one that it was forked from; 0 if there is none.
 static OPENED_BY: AtomicU32 = AtomicU32::new(0);
 
 /// The error in a process that is a fork of one that had opened an accelerator.

@@ -69,7 +69,7 @@ impl<'a> Tree<'a> {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// A small file's text, by its absolute path, as `ferrotune_machine` reads it.
+    /// A small file's text, by its absolute path: the reader of files that `ferrotune_machine` expects.
     pub(crate) fn file(&self, path: &Path) -> Option<String> {
         self.text(&path.to_string_lossy())
     }

@@ -1,8 +1,9 @@
 //! Drives accelerators through their PJRT plugins: shared libraries that export `GetPjrtApi`, such as libtpu.
 //!
-//! PJRT's C interface is a table of functions to which versions only add. Each function takes one structure that begins with the
-//! structure's size. These bindings identify the functions by their index in the table, and make every structure longer than in any
-//! known version, filled with zeros. So one build works with old and new plugins (0.69 and 0.116 in `tests/test_devices.py`).
+//! PJRT's C interface is a table of functions; newer versions only add functions at its end. Each function takes one structure that
+//! begins with the structure's size. These bindings identify the functions by their index in the table, and make every structure
+//! longer than in any known version, filled with zeros. So one build works with old and new plugins (0.69 and 0.116 in
+//! `tests/test_devices.py`).
 //! The interface is `xla/pjrt/c/pjrt_c_api.h` in OpenXLA.
 //!
 //! A plugin may hang or abort the process that loads it: [`crate::probe`] tries an unknown plugin in a child process. A

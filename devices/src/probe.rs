@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// The interval at which the caller is asked whether to stop.
 const TICK: Duration = Duration::from_millis(50);
 /// The time that a child has to end. A process that holds a TPU may release it on SIGTERM, and may fail to release it on SIGKILL.
-/// This is shorter than the 2 s after which an interrupted cell is killed.
+/// An interrupted cell has the same time before it is killed.
 const GRACE: Duration = Duration::from_millis(1500);
 /// The number of characters that are kept from the end of a child's standard error.
 const LAST_WORDS_CHARS: usize = 400;
@@ -116,7 +116,7 @@ impl Probe<'_> {
         self.ask(&Request { plugin: plugin.to_owned(), task: Task::Open })
     }
 
-    /// Compiles a StableHLO module for devices by name, which this machine need not have.
+    /// Compiles a StableHLO module for the devices that `topology` names. This machine need not have such devices.
     ///
     /// # Errors
     /// A [`ProbeError`]. A program that does not fit the memory is no error.
@@ -250,7 +250,7 @@ impl Running {
         Ok(self.status)
     }
 
-    /// The end of the child's standard error, on one line after a colon; empty if the child has written nothing.
+    /// Kills the child, and returns the end of its standard error, on one line after a colon; empty if the child has written nothing.
     fn last_words(&mut self) -> String {
         self.kill(Signal::KILL);
         // A process that its driver blocks keeps its standard error open.

@@ -2,7 +2,7 @@
 //!
 //! Order and variables follow TensorFlow's `TPUClusterResolver`; the PCI ids are those that Google's own tools use.
 //! Only hardware (PCI, device nodes) proves that a TPU is attached. The environment alone is a hint: its variables are also set on
-//! machines without a TPU, and its bounds are wrong on Colab's single chips.
+//! machines without a TPU, and its variables for the bounds of a host's chips are wrong on Colab's single chips.
 
 mod attached;
 mod metadata;
@@ -21,21 +21,21 @@ pub(crate) use suspects::cure_of;
 /// The generation of a TPU chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Generation {
-    /// v2
+    /// TPU v2.
     V2,
-    /// v3
+    /// TPU v3.
     V3,
-    /// v2 or v3: they share a PCI id, and the subsystem's id is unknown.
+    /// TPU v2 or v3: both generations have the same PCI id, and the subsystem's id is unknown.
     V2OrV3,
-    /// v4
+    /// TPU v4.
     V4,
-    /// v5p
+    /// TPU v5p.
     V5p,
-    /// v5e, which Google also calls v5litepod
+    /// TPU v5e, which Google also calls v5litepod.
     V5e,
-    /// v6e
+    /// TPU v6e.
     V6e,
-    /// v7x
+    /// TPU v7x.
     V7x,
 }
 
@@ -48,7 +48,7 @@ pub struct Tpu {
     pub chips: Option<usize>,
     /// The name or address of the TPU in the user's request or the environment.
     pub name: Option<String>,
-    /// The place where the TPU was found.
+    /// The place where the TPU was found, such as `PCI` or `TPU_NAME`.
     pub source: String,
 }
 

@@ -1,6 +1,6 @@
 //! Comms: named channels over which a cell and code in the front end exchange messages.
 //!
-//! The kernel keeps them, so a [`Comm`] stays valid after a crash, `%undo` or `%restore`. Messages that the front end sends while no
+//! The kernel keeps the comms, so a [`Comm`] stays valid after a crash, `%undo` or `%restore`. Messages that the front end sends while no
 //! cell runs wait for the next cell that calls [`Comm::receive`].
 
 use crate::widget::model::HOLDER;

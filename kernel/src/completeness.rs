@@ -22,7 +22,7 @@ pub(crate) fn check(code: &str) -> Completeness {
         return Completeness::Complete;
     }
     let split = split(code);
-    // A doc comment is blank to magics, and what it documents is still to come.
+    // The splitter treats a doc comment as blank, but the item that the comment documents is still missing.
     let is_rust = |kind| matches!(kind, PartKind::Rust | PartKind::Blank);
     let rust: String = split.parts.iter().map(|part| if is_rust(part.kind) { part.text } else { "\n" }).collect();
     match split.ending {

@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all.
+//! Writes files whole or not at all.
 
 use anyhow::{Result, bail};
 use std::fs::{self, File, OpenOptions};
@@ -9,10 +9,10 @@ use std::path::Path;
 /// The permissions of a new file, of which the user's mask takes some away.
 const NEW_FILE: u32 = 0o666;
 
-/// Writes a file whole or not at all, through a second one, and returns once it is on disk. A link stays one: the file that it
-/// leads to is replaced. A device or a pipe is written to.
+/// Writes a file whole or not at all, through a temporary file, and returns once the file is on disk. A symbolic link stays: the
+/// file to which it leads is replaced. A device or a pipe is not replaced but written to.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    // What is not there yet, and a link that leads nowhere, is made by its own name.
+    // For a missing file, or a link that leads nowhere, the file is created at `path` itself.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
@@ -20,7 +20,7 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     }
     let mut whole = tempfile::Builder::new().permissions(fs::Permissions::from_mode(NEW_FILE)).tempfile_in(folder)?;
     if fs::symlink_metadata(path).is_ok() {
-        // Also an error where the file may not be written, which replacing it would not be.
+        // Opening fails if the user may not write to the file. A replacement of the file would not fail.
         let mut known = OpenOptions::new().write(true).open(path)?;
         let metadata = known.metadata()?;
         if !metadata.is_file() {

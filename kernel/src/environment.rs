@@ -48,7 +48,7 @@ pub(crate) fn object_cache_bytes() -> Result<Option<u64>> {
     size(OBJECT_CACHE_VARIABLE, OBJECT_CACHE_BYTES)
 }
 
-/// The size in a variable, which may be `none`.
+/// The size in an environment variable, or `usual` if the variable is not set; none for the value `none`.
 fn size(variable: &str, usual: u64) -> Result<Option<u64>> {
     match std::env::var_os(variable).map(|value| value.to_string_lossy().into_owned()) {
         None => Ok(Some(usual)),

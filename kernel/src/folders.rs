@@ -211,7 +211,7 @@ pub(crate) fn cache() -> Result<PathBuf> {
     Ok(cache.join("ferrotune"))
 }
 
-/// The bytes of all files below a folder. A file that goes while this looks counts nothing.
+/// The bytes of all files below a folder. A file that is deleted during the count adds nothing.
 pub(crate) fn bytes(folder: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(folder) else { return 0 };
     let sizes = entries.flatten().map(|entry| match entry.metadata() {

@@ -152,7 +152,7 @@ impl Prelude {
     }
 }
 
-/// A path beside the prelude's folder, with another extension.
+/// The path of the prelude's folder with `.` and `ending` behind it.
 fn beside(folder: &Path, ending: &str) -> PathBuf {
     let mut path = folder.as_os_str().to_owned();
     path.push(".");
@@ -160,7 +160,7 @@ fn beside(folder: &Path, ending: &str) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// Identifies a prelude by its toolchain, its version and its sources.
+/// Identifies a prelude by its layout, its toolchain, Ferrotune's version, its sources and the changes to candle.
 fn key(toolchain: &Toolchain) -> String {
     let mut hasher = Sha256::new();
     hasher.update([LAYOUT]);
@@ -175,7 +175,7 @@ fn key(toolchain: &Toolchain) -> String {
     format!("{}-{}", env!("CARGO_PKG_VERSION"), short_hash(hasher))
 }
 
-/// Adds the changes of candle to a digest.
+/// Adds the changes to candle to a digest.
 fn update_with_changes(hasher: &mut Sha256, changes: &Changes) {
     for (name, hash) in changes.hashes() {
         hasher.update((name.len() as u64).to_le_bytes());

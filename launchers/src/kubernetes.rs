@@ -1,7 +1,7 @@
 //! Commands as Jobs of Kubernetes, one Job each. The launcher calls `kubectl`, which knows the cluster and the user
 //! (<https://kubernetes.io/docs/concepts/workloads/controllers/job/>).
 //!
-//! A Job's pod is not started again if its command fails, but it is if Kubernetes evicts or preempts it. The variables are
+//! A Job's pod is started again if Kubernetes evicts or preempts the pod, but not if the command fails. The variables are
 //! in a Secret that is deleted with the last of the Jobs. A Job that has ended stays for a day, with its log. A cancelled
 //! Job is deleted, with its log.
 
@@ -63,7 +63,7 @@ impl Kubernetes {
     /// * `image`, the container image with the command's program; it must be given.
     /// * `namespace`, by default that of kubectl's context.
     /// * `claim` and `mount`: a PersistentVolumeClaim and the path at which it is mounted, for the job's folder. Without them, each
-    ///   command has an empty folder there, which is deleted with it.
+    ///   command has an empty folder of its own as the job's folder, which is deleted with the pod.
     /// * `program`: the path of the command's program in the image, if it differs from its path on this host.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl Kubernetes {
         Ok(Self { options, namespace: OnceCell::new(), cancelled: HashSet::new() })
     }
 
-    /// The namespace of the options, or of kubectl's context.
+    /// The namespace of the options, of kubectl's context, or of this process' own pod.
     fn namespace(&self) -> Result<&str, LauncherError> {
         if let Some(namespace) = self.options.namespace.as_deref().or(self.namespace.get().map(String::as_str)) {
             return Ok(namespace);

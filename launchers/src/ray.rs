@@ -153,14 +153,14 @@ fn read(details: Details) -> Result<Status, LauncherError> {
         ("FAILED", Some(code @ ..=-1)) => Status::ended(0, Some(-code)),
         ("FAILED", Some(code @ 1..)) => Status::ended(code, None),
         ("FAILED", _) => Status::Ended { failure: Some(last_line(&details.message.unwrap_or_default())) },
-        // An unknown status may or may not be an end.
+        // A command with an unknown status may still run.
         (other, _) => {
             return Err(LauncherError::Answer { engine: ENGINE, answer: format!("a job's status is {other}") });
         }
     })
 }
 
-/// The last line of a text that is not empty. Ray's texts are often stack traces of Python exceptions.
+/// The last non-empty line of a text. Ray's texts are often stack traces of Python exceptions.
 fn last_line(text: &str) -> String {
     let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
     last.unwrap_or("Ray gives no reason").into()

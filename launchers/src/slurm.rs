@@ -7,7 +7,7 @@
 //! Without accounting, Slurm keeps no record of a task that is cancelled while it waits. Only the launcher that has
 //! cancelled the task knows that; for other launchers the task is [`Status::Gone`].
 //!
-//! The job's variables are passed through the environment of `sbatch`. Other users can see its arguments and the script.
+//! The job's variables are passed through the environment of `sbatch`. Other users can see the arguments of `sbatch` and the script.
 
 mod call;
 mod options;

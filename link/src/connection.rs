@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError, TryLockError};
 /// Environment variable with the path of the supervisor's socket.
 pub const LINK_VARIABLE: &str = "FERROTUNE_LINK";
 
-/// A connection and the process that opened it. A process that this one forks must not use it.
+/// A connection, with the id of the process that opened it. A fork of that process must not use the connection.
 type Connection = Mutex<Option<(u32, UnixStream)>>;
 
 /// The connections of this process; the one in use has the index [`CURRENT`]. There are several because, in a restored snapshot, a

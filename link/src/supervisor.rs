@@ -96,7 +96,7 @@ pub struct MemoryReport {
     pub cells_pid: u32,
     /// The memory that the process with the variables and its snapshots use together, in bytes.
     pub held_bytes: u64,
-    /// The memory limit of a cell, if there is one.
+    /// The memory limit of a cell in bytes, if there is one.
     pub limit_bytes: Option<u64>,
     /// The snapshots, oldest first.
     pub snapshots: Vec<SnapshotReport>,
@@ -111,11 +111,11 @@ pub struct SnapshotReport {
     pub pid: u32,
     /// The snapshot's age in seconds.
     pub age_s: f64,
-    /// How long the process paused while the snapshot was made, in microseconds.
+    /// The time for which the process paused while the snapshot was made, in microseconds.
     pub cost_us: u64,
     /// The memory that becomes free if the snapshot is dropped, in bytes.
     pub private_bytes: u64,
-    /// The snapshot's proportional share of the memory that it shares with other processes, in bytes.
+    /// The snapshot's proportional share of anonymous memory, in bytes: each page is divided by the number of processes that have it.
     pub share_bytes: u64,
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// The memory of a CUDA device that all processes together use, in bytes; none if `device` (`cpu`, `cuda:0`, …) is not a
-/// visible CUDA device.
+/// visible CUDA device, or if `nvidia-smi` reports no number.
 ///
 /// # Errors
 /// If `nvidia-smi` is missing, fails, or does not answer in time.

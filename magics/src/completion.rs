@@ -103,7 +103,7 @@ fn forms(prefix: &str) -> Vec<&'static str> {
     forms
 }
 
-/// The forms of a magic that begin with `prefix`. The prefix `%tu` also completes to `%%tune`.
+/// The forms of a magic that begin with `prefix`. If there are none, a prefix such as `%ht` completes to a cell form such as `%%html`.
 fn forms_of(magic: &Magic, prefix: &str) -> Vec<&'static str> {
     let begun: Vec<&'static str> = magic.forms.iter().copied().filter(|form| form.starts_with(prefix)).collect();
     if !begun.is_empty() {

@@ -31,7 +31,7 @@ pub fn name() -> String {
     ferrotune_trial::connected()
 }
 
-/// A device's name in candle's notation. A device without a name in candle is the connected device.
+/// The name of a device: `cpu`, `cuda:0`, or the connected device's name with a number for a device of a plugin.
 pub(crate) fn place(device: &candle_core::Device) -> String {
     match device.location() {
         DeviceLocation::Cpu => "cpu".to_owned(),
@@ -49,7 +49,8 @@ pub fn current() -> ferrotune_trial::Result<candle_core::Device> {
     located(ferrotune_trial::open_device(&name()))
 }
 
-/// Reports that this process is a woken snapshot: memory is copied, but the context of an accelerator is not.
+/// Prints an error if this process is a woken snapshot of a process that had opened an accelerator. A snapshot copies the memory,
+/// but not the context of the accelerator.
 pub(crate) fn lose() {
     if let Err(lost) = fork::check() {
         eprintln!("{lost}");
@@ -75,8 +76,8 @@ pub fn connect(tpu: Option<&str>, require: bool) -> bool {
     }
 }
 
-/// Connects to the first device of a PJRT plugin, which is `cpu` for XLA's own plugin of the CPU,
-/// or the path of its library. `%tpu_connect --plugin` runs it. Returns whether a device is connected.
+/// Connects to the first device of a PJRT plugin. `plugin` is `cpu` for XLA's own plugin of the CPU,
+/// or the path of a plugin's library. `%tpu_connect --plugin` runs it. Returns whether a device is connected.
 #[doc(hidden)]
 pub fn connect_plugin(plugin: &str) -> bool {
     let found = name_of_plugin(plugin).and_then(|name| Ok((find_plugin(&Machine::this(), &name)?, name)));
@@ -198,8 +199,8 @@ pub fn list() {
     say(report.devices_text());
 }
 
-/// Computes on the connected device and compares the results with candle's on the CPU. For a TPU or another PJRT plugin, a separate
-/// process computes. `%tpu_connect --selftest` runs it.
+/// Computes on the connected device and compares the results with candle's on the CPU. For a PJRT plugin, such as a
+/// TPU's, that this process has not opened, a separate process computes. `%tpu_connect --selftest` runs it.
 #[doc(hidden)]
 pub fn self_test() {
     if let Err(lost) = fork::check() {

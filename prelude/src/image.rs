@@ -20,7 +20,7 @@ const GAP: u8 = 128;
 /// |---|---|
 /// | `[height, width]`, `[1, height, width]`, `[height, width, 1]` | a grey image |
 /// | `[3, height, width]`, `[height, width, 3]` | red, green and blue |
-/// | `[count, height, width]` | grey images, unless `count` is 1 or 3, or `width` is |
+/// | `[count, height, width]` | grey images, unless `count` or `width` is 1 or 3 |
 /// | `[count, 1 or 3, height, width]`, `[count, height, width, 1 or 3]` | a batch |
 ///
 /// Integers from 0 to 255 and floats from 0 to 1 are brightnesses. If there are other values, the smallest is black and the largest is
@@ -123,7 +123,7 @@ fn brightnesses(tensor: &Tensor) -> Result<Vec<u8>> {
         false => (least, greatest),
     };
     let range = if white > black { white - black } else { 1.0 };
-    // A float that is NaN becomes 0.
+    // If the range overflows, the quotient can be NaN, which the conversion makes 0.
     let byte = |value: f64| if value.is_finite() { ((value - black) / range * 255.0).round() as u8 } else { 0 };
     Ok(values.into_iter().map(byte).collect())
 }

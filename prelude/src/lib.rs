@@ -1,12 +1,12 @@
 //! The one library that every cell and every trial links, dynamically.
 //!
 //! It contains candle, rayon and our own libraries, so that a process has one copy of each: candle numbers its
-//! tensors with a counter, and two counters in one process give wrong gradients without a word. A cell therefore
+//! tensors with a counter, and two counters in one process give wrong gradients without an error. A cell therefore
 //! never links candle itself.
 //!
 //! Functions that only the kernel and its generated code call are hidden from documentation and completion.
 
-// The code of `#[derive(Show)]` names the prelude.
+// The code that `#[derive(Show)]` generates names this crate `ferrotune`.
 #[cfg(test)]
 extern crate self as ferrotune;
 
@@ -18,7 +18,7 @@ pub mod device;
 mod image;
 mod input;
 mod interrupt;
-/// The `%%profile` of loops that do not iterate over a dataset.
+/// The function that marks a step for `%%profile`, in loops that do not iterate over a dataset.
 pub mod profile {
     pub use ferrotune_profile::step;
 }

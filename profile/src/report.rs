@@ -2,12 +2,13 @@
 
 use crate::{Interval, Part, Profile};
 
-/// The shares of a step from which on its input limits it much or a little, as in TensorFlow's input-pipeline analyzer
+/// The least share of a step's time that the wait for input takes in an input-bound step, as in TensorFlow's input-pipeline analyzer
 /// (<https://www.tensorflow.org/guide/profiler>).
 const MUCH: f64 = 0.2;
+/// The least share of the wait for input in a partly input-bound step.
 const LITTLE: f64 = 0.05;
 
-/// The share of a step from which on another part is worth a change.
+/// The least share of a step at which the report advises to change a part other than the input.
 const NOTABLE: f64 = 0.1;
 
 /// The mean steps of a profile's loops.

@@ -15,7 +15,7 @@ const VDSO: &str = "[vdso]";
 #[derive(Default)]
 pub(crate) struct Modules {
     pub(crate) unwinder: UnwinderNative<Vec<u8>, framehop::MayAllocateDuringUnwind>,
-    /// By the end address of each loaded file: the start address, the difference from the addresses in the file, and its index in `paths`.
+    /// By the end address of each loaded file: its start address, the difference from the addresses in the file, and its index in `paths`.
     loaded: BTreeMap<u64, (u64, u64, u32)>,
     pub(crate) paths: Vec<String>,
     /// The start addresses and paths of the files that have been examined, also of those that are no ELF files.
@@ -34,7 +34,7 @@ impl Modules {
         }
     }
 
-    /// The index of the file that contains an address, and the address in the file's own numbering.
+    /// The index of the file that contains an address, and the corresponding address in the ELF file.
     pub(crate) fn find(&self, address: u64) -> Option<(u32, u64)> {
         let (_, (start, bias, index)) = self.loaded.range(address + 1..).next()?;
         (*start <= address).then(|| (*index, address.wrapping_sub(*bias)))
@@ -85,7 +85,7 @@ fn own_memory(range: &Range<u64>) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The address of a file's first byte in the file's own numbering, and its unwind sections; none for a file that is no ELF file.
+/// The address that an ELF file gives to its first byte, and the file's unwind sections; none for a file that is no ELF file.
 fn sections<'data, R: ReadRef<'data>>(data: R) -> Option<(u64, ExplicitModuleSectionInfo<Vec<u8>>)> {
     let file = object::File::parse(data).ok()?;
     let first = file.segments().find(|segment| segment.file_range().0 == 0)?.address();

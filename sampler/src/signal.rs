@@ -1,6 +1,6 @@
 //! The handler of the sampling signal, which copies the registers and the stack of the thread on which the signal arrives.
 //!
-//! The handler makes two system calls and touches only memory that is never freed, so it is safe at any instruction. It copies the
+//! The handler makes one system call and touches only memory that is never freed, so it is safe at any instruction. It copies the
 //! stack with `pwrite` into a file in memory: the system stops at the end of a stack, where a plain copy would crash.
 #![expect(unsafe_code, reason = "signal handlers and timers of threads, which rustix does not have")]
 
@@ -98,7 +98,7 @@ pub(crate) fn cpu_time(thread: i32) -> Option<Duration> {
     Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
 }
 
-/// Linux' number for the clock of a thread's CPU time (`make_thread_cpuclock` in `include/linux/posix-timers_types.h`).
+/// Linux' number for the clock of a thread's CPU time (`make_thread_cpuclock` in `include/linux/posix-timers.h`).
 fn cpu_clock(thread: i32) -> libc::clockid_t {
     const OF_THREAD_BY_SCHEDULER: i32 = 6;
     (!thread << 3) | OF_THREAD_BY_SCHEDULER

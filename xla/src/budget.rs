@@ -37,7 +37,7 @@ impl Budget {
     }
 }
 
-/// The shortage that an error's text describes, if it is that of the last program that did not fit a device: candle keeps only the
+/// The shortage of the last program that did not fit a device, if the text of an error contains this shortage. candle keeps only the
 /// text of such an error.
 pub fn shortage_of(error: &str) -> Option<Shortage> {
     let last = LAST.lock().unwrap_or_else(PoisonError::into_inner);

@@ -8,7 +8,7 @@ use half::{bf16, f16};
 /// PJRT's element type for candle's `dtype`.
 ///
 /// # Errors
-/// If `dtype` is a type of quantised models, with which no kernel of candle computes.
+/// If `dtype` is a floating-point type of 8 bits or fewer, with which XLA devices do not compute.
 pub(crate) fn element_of(dtype: DType) -> Result<Element> {
     Ok(match dtype {
         DType::U8 => Element::U8,
@@ -45,7 +45,7 @@ pub(crate) fn is_short_float(element: Element) -> bool {
     is_float(element) && element.bytes() == 2
 }
 
-/// A number rounded once to an element type.
+/// A number rounded once to a 16-bit float type; the number itself for every other type.
 pub(crate) fn rounded(number: f64, element: Element) -> f64 {
     match element {
         Element::Bf16 => bf16::from_f64(number).to_f64(),

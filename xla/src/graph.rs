@@ -69,18 +69,18 @@ pub(crate) enum Op {
         size: (usize, usize),
         stride: (usize, usize),
     },
-    /// The operand and the source: each element of the source is added at the greatest element of its window in the operand.
+    /// A scatter of a source (the second input) that adds each element at the greatest element of its window in the first input.
     SelectAndScatter {
         size: (usize, usize),
         stride: (usize, usize),
     },
     /// A gather of slices of size 1 in this dimension, at indices (the second input, of one dimension).
     Take(usize),
-    /// A scatter of slices of size 1 in this dimension, which are added or put: old value, indices, source.
+    /// A scatter that adds or sets slices of size 1 in this dimension. The inputs are the old value, the indices and the source.
     Put(Update, usize),
     /// A gather of single elements: the last dimension of the second input has the indices in all dimensions.
     TakeEach,
-    /// A scatter of single elements, which are added or put: old value, indices in all dimensions, source.
+    /// A scatter that adds or sets single elements. The inputs are the old value, the indices in all dimensions and the source.
     PutEach(Update),
     /// The indices that sort the elements along the last dimension, in `u32`.
     SortPlaces {
@@ -92,11 +92,11 @@ pub(crate) enum Op {
     Bits,
     /// The rows of an array that belong to this replica: the first replica has the first rows.
     Shard,
-    /// The sum over all replicas.
+    /// The sum of an array over all replicas.
     AllReduce,
     /// The same array, spread over the mesh as [`Node::sharding`] says.
     Sharding,
-    /// The greatest of some indexes that is out of the range of a dimension of this size, or [`NONE_FOUND`](crate::checks::NONE_FOUND).
+    /// The greatest index that is out of range for a dimension of this size, or [`NONE_FOUND`](crate::checks::NONE_FOUND).
     OutOfRange(usize),
     /// The first input, with a check. The second input is a scalar: an index out of range, or [`NONE_FOUND`](crate::checks::NONE_FOUND).
     Checked(Check),
@@ -284,7 +284,7 @@ impl Node {
         Node::of_form(Op::Sharding, vec![self.clone()], form, Vec::new())
     }
 
-    /// This array with the wanted sharding of its value, or whole.
+    /// This array with the wanted sharding of its value; without a wanted sharding, each core has the whole value.
     pub(crate) fn spread_as(self: &Arc<Self>, wanted: Option<&Sharding>) -> Arc<Node> {
         if self.split() == wanted.filter(|wanted| wanted.is_split()) {
             return self.clone();

@@ -3,8 +3,9 @@
 //! The results are candle's on the CPU, with these exceptions, which depend on values:
 //!
 //! * An index outside its dimension, which is an error on the CPU at once, is an error here when a value that depends on it is
-//!   read (`checks`). A program without checks, which is a compiled step unless `FERROTUNE_CHECK_INDEXES` is 1, reads a NaN there
-//!   (0 for integers) and writes nothing. The greatest index of its type reads 0 and writes nothing, as on the CPU.
+//!   read (`checks`). A program without checks reads a NaN there (0 for integers) and writes nothing. Compiled steps have checks
+//!   only if `FERROTUNE_CHECK_INDEXES` is 1, and no program has checks if it is 0. The greatest number of an index type is padding:
+//!   it reads 0 and writes nothing, as on the CPU.
 //! * If `scatter` puts several elements into one place, any of them remains.
 //! * Integers divided by zero give a number that depends on the device.
 //! * Bilinear interpolation of integers may give a neighbour, since its sums are rounded in another order.
@@ -136,7 +137,7 @@ fn compare(comparison: CmpOp) -> Compare {
     }
 }
 
-/// The error for a function that this element type does not have.
+/// The error for a function that has no lowering for this element type.
 fn no_lowering<T>(name: &str, element: Element) -> Result<T> {
     let dtype = element::to_dtype(element)?;
     bail!(

@@ -159,7 +159,7 @@ impl Program {
         computed.map(|instruction| &instruction.node).filter(move |node| is_wanted(&node.op))
     }
 
-    /// Whether another program is the same as this one, with the same numbers.
+    /// Whether another program has the same instructions as this one, and the same arguments, numbers included.
     pub(crate) fn is_same(&self, other: &Program) -> bool {
         let bits = |numbers: &[f64]| numbers.iter().map(|number| number.to_bits()).collect();
         let numbers = |program: &Program| -> Vec<Vec<u64>> {

@@ -13,12 +13,11 @@ pub struct NpyHeader {
     pub data: usize,
 }
 
-/// The largest number of bytes that [`NpyHeader::read`] needs. An array of numbers has no longer header.
+/// The largest number of bytes that [`NpyHeader::read`] needs. The header of an array of numbers is never longer.
 pub const NPY_HEADER_BYTES: usize = 1 << 16;
 
 impl NpyHeader {
-    /// Reads the header, which the first [`NPY_HEADER_BYTES`] of a file contain. Fails with a fragment that names the
-    /// fault and its cure.
+    /// Reads the header from the first [`NPY_HEADER_BYTES`] of a file. The error is a text that names the fault and its cure.
     pub fn read(bytes: &[u8]) -> Result<NpyHeader, String> {
         let (text, data) = header(bytes)?;
         let damaged = |key: &str| format!("its header has no valid `{key}`; save it again with numpy.save");
@@ -74,7 +73,7 @@ fn header(bytes: &[u8]) -> Result<(&str, usize), String> {
     Ok((text, data))
 }
 
-/// The text after a key of the header, which is a literal of Python.
+/// The text after a key of the header. The header is the text of a Python dictionary.
 fn value<'a>(header: &'a str, key: &str) -> Option<&'a str> {
     let (_, value) = header.split_once(&format!("'{key}':"))?;
     Some(value.trim_start())

@@ -30,11 +30,11 @@ impl<T: Columns> Dataset<T> {
         Ok(Dataset::of_columns(Rows::of(Origin::Tensors(Table::new(&tensors.into_columns())?))))
     }
 
-    /// Splits a dataset of tensors into parts, whose sizes are these fractions of it. The elements are in an order that the seed
+    /// Splits a dataset of tensors into parts, whose sizes are these fractions of the dataset. The elements are in an order that the seed
     /// decides, as in [`Dataset::shuffle`]. No element is in two parts.
     ///
-    /// Fails if a fraction is negative, if the fractions' sum is above 1, or after a verb that makes
-    /// elements: split before [`Dataset::map`] and [`Dataset::batch`].
+    /// Fails if a fraction is negative, if the fractions' sum is above 1, if the dataset repeats for ever, or after a verb that
+    /// makes elements: split before [`Dataset::map`] and [`Dataset::batch`].
     ///
     /// ```
     /// # use candle_core::{Device, Tensor};

@@ -54,7 +54,7 @@ impl Buffer {
     /// The element type of the array.
     ///
     /// # Errors
-    /// The errors of the plugin, or a type that is unknown here.
+    /// The errors of the plugin, or an element type that is unknown to [`Element`].
     pub fn element(&self) -> Result<Element, PjrtError> {
         Element::of_number(self.object.view().integer(Function::BufferElementType)?)
     }
@@ -81,7 +81,7 @@ impl Buffer {
         self.object.view().number(Function::BufferOnDeviceSizeInBytes)
     }
 
-    /// The event that the array's content has arrived, or could not be computed.
+    /// The event of the moment from which the array's content is on the device, or its computation has failed.
     ///
     /// # Errors
     /// The errors of the plugin.
@@ -118,7 +118,7 @@ impl Buffer {
     /// computation that makes the array. The copy blocks no caller and needs no memory of the host.
     ///
     /// # Errors
-    /// If the device belongs to another client; those of the plugin, such as a lack of memory, or if the array is on that device already.
+    /// If the device belongs to another client or already has the array; and the errors of the plugin, such as a lack of memory.
     pub fn copy_to(&self, device: &Device) -> Result<Buffer, PjrtError> {
         let device = device.pointer_for(&self.client)?;
         let mut arguments = Arguments::<BufferCopy>::zeroed();

@@ -41,7 +41,8 @@ pub struct MemoryUse {
 }
 
 impl MemoryUse {
-    /// The peak of all bytes during a run; if the plugin does not report it, the sum of all parts.
+    /// The peak of all bytes during a run. If the plugin does not report the peak: the bytes of arguments, outputs and temporaries,
+    /// where an output in the memory of a donated argument is counted once.
     pub fn needed_bytes(&self) -> u64 {
         let all = self.argument_bytes + self.output_bytes + self.temporary_bytes;
         self.peak_bytes.unwrap_or(all.saturating_sub(self.alias_bytes))
@@ -90,7 +91,7 @@ impl Executable {
     /// Type and dimensions of each output.
     ///
     /// # Errors
-    /// The errors of the plugin, or a type that is unknown here.
+    /// The errors of the plugin, or an element type that is unknown to [`Element`].
     pub fn outputs(&self) -> Result<Vec<OutputShape>, PjrtError> {
         let mut types = Arguments::<OutputTypes>::zeroed();
         let mut dims = Arguments::<OutputDims>::zeroed();
@@ -197,8 +198,8 @@ pub struct Launch {
     pub done: Arc<[Event]>,
 }
 
-/// The error and the inputs of a run that was not started. A plugin that refuses a run has consumed no donated inputs;
-/// [`Buffer::is_deleted`] tells whether a buffer still has its memory.
+/// The error and the inputs of a run that was not started. [`Buffer::is_deleted`] tells whether the plugin has nevertheless consumed a
+/// donated input.
 #[derive(Debug)]
 pub struct Refused<'a> {
     /// The reason why the run was not started.

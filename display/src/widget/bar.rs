@@ -51,7 +51,7 @@ pub fn bar(label: &str, total: u64) -> io::Result<Bar> {
 }
 
 impl Bar {
-    /// Sets the progress. A bar that is full stays full.
+    /// Sets the progress. A value above the total fills the bar.
     ///
     /// # Errors
     /// If the bar is closed, or the kernel cannot be reached.

@@ -32,7 +32,7 @@ const UNNAMED_BYTES: u32 = size_of::<libc::sa_family_t>() as u32;
 /// How many locked files a snapshot opens anew; further locked files stay as they are.
 const MOST_LOCKS: usize = 64;
 
-/// The pipes, sockets and locks that a snapshot lacks of the process that it was copied from.
+/// The pipes, sockets and locks of the original process that a snapshot does not have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     /// The number of pipes and sockets that were replaced.
@@ -179,7 +179,7 @@ impl DeadEnds {
 
 /// The replacement of a descriptor in a snapshot.
 enum Place<'a> {
-    /// This dead end.
+    /// A dead end replaces the descriptor.
     Of(&'a OwnedFd),
     /// The same file, opened anew if it is locked.
     OfFile,

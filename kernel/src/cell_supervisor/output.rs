@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 /// ends cannot process would fill the memory. The output of one second passes at once.
 const OUTPUT_BYTES_PER_SECOND: f64 = 64e6;
 
-/// The output within [`BURST`] from which on a cell prints faster than a user reads. To pass such output on line by line costs
-/// more than to print it, so it is read in larger pieces, with [`PIECE`] between two reads.
+/// The number of bytes within [`BURST`] above which a cell prints faster than a user reads. Passing such output on line by line
+/// costs more than printing it, so the supervisor reads it in larger pieces, with [`PIECE`] between two reads.
 const BURST_BYTES: usize = 64 << 10;
 const BURST: Duration = Duration::from_millis(50);
 const PIECE: Duration = Duration::from_millis(5);
@@ -51,7 +51,7 @@ impl Allowance {
         self.bytes -= bytes as f64;
     }
 
-    /// Adds the bytes that may be passed on since the last call. If the allowance is still below zero, returns how long to wait.
+    /// Adds the bytes by which the allowance has grown since the last call. If the allowance is still below zero, returns how long to wait.
     pub(super) fn wait(&mut self, now: Instant) -> Option<Duration> {
         let earned = OUTPUT_BYTES_PER_SECOND * now.duration_since(self.updated_at).as_secs_f64();
         // After one large picture the cell waits for a second at most.
@@ -99,7 +99,8 @@ impl Supervisor {
             for stream in order.unwrap_or([Stream::Stdout, Stream::Stderr]) {
                 self.drain_stream(stream)?;
             }
-            // Bytes that have arrived since the last read, or that have been read already: these must not count in the next order.
+            // This order is for bytes that arrived since the last read, or for bytes that were read already. The next order must not
+            // count bytes that were read.
             order = self.streams.arrivals.take()?;
             if order.is_none() {
                 return Ok(());

@@ -69,7 +69,7 @@ pub(super) struct Snapshots {
 }
 
 impl Snapshots {
-    /// Keeps the latest snapshot. The one before it is kept if `cell` can be undone with it.
+    /// Keeps `snapshot` as the latest one. The previous snapshot stays for `%undo` if `cell` is given, and is dropped otherwise.
     pub(super) fn put(&mut self, mut snapshot: Snapshot, cell: Option<u64>) {
         if let Some(position) = self.early.iter().position(|(pid, _)| *pid == snapshot.pid) {
             snapshot.stream = Some(self.early.swap_remove(position).1);
@@ -80,7 +80,7 @@ impl Snapshots {
         self.latest = Some(snapshot);
     }
 
-    /// Removes the latest snapshot, which is not of the present state any more. It is kept if `cell` can be undone with it.
+    /// Removes the latest snapshot, which is not of the present state any more. The snapshot stays for `%undo` of `cell`, if given.
     pub(super) fn shelve(&mut self, cell: Option<u64>) {
         if let (Some(last), Some(cell)) = (self.latest.take(), cell) {
             self.before.push_back((cell, last));

@@ -74,7 +74,7 @@ pub(crate) fn install(target: &Target, program: &Path, accelerator: Accelerator)
     Ok(path)
 }
 
-/// Writes the kernelspec of a package to `prefix`, which will be any folder with the program in `bin`.
+/// Writes the kernelspec of a package below `prefix`. The package works in any folder that has the program in `bin`.
 pub(crate) fn package(prefix: &Path) -> Result<(), KernelspecError> {
     let folder = prefix.join("share/jupyter/kernels").join(NAME);
     write(&folder, &format!("{FOLDER}/../../../../bin/ferrotune"), Accelerator::None)

@@ -83,7 +83,7 @@ impl Worker {
 }
 
 /// Works until the study has all its trials, and prints a line on standard error for each trial of this worker. The first SIGINT
-/// or SIGTERM stops it after the current step of each trial, the second at once; other workers go on with these trials.
+/// or SIGTERM stops the worker after the current step of each trial, the second at once; other workers go on with these trials.
 pub(crate) fn run(arguments: &Worker) -> Result<ExitCode> {
     let token = Token::find(arguments.token.as_deref())?;
     if let Some(on) = &arguments.on {

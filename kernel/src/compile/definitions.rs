@@ -179,7 +179,8 @@ impl Definitions {
         }
     }
 
-    /// A vtable depends on the signatures of the methods. A constant's default counts under the constant's name.
+    /// Adds a trait without the bodies of its methods, because a vtable depends on the signatures alone. Adds each constant of the trait
+    /// under the constant's own name, too.
     fn define_trait(&mut self, item: &ItemTrait, imported: &Imported) {
         let mut signatures = item.clone();
         for item in &mut signatures.items {
@@ -205,7 +206,7 @@ impl Definitions {
         }
     }
 
-    /// Layouts depend on associated types, and array lengths on constants and `const fn`. Other functions do not matter.
+    /// Adds the parts of an `impl` on which layouts depend: associated types, and the constants and `const fn` of array lengths.
     fn define_impl(&mut self, item: &ItemImpl, imported: &Imported) {
         for part in &item.items {
             let text = Text::of(part.to_token_stream(), imported);

@@ -29,8 +29,8 @@ use std::time::{Instant, UNIX_EPOCH};
 /// The package that has the user's dependencies.
 const PACKAGE: &str = "cell-dependencies";
 
-/// The optimisation level of these crates. It never changes: another level would be another build, with other types than those of
-/// the notebook's variables.
+/// The optimisation level of the notebook's crates. The level never changes: another level would be another build, with other
+/// types than those of the notebook's variables.
 const OPT_LEVEL: u8 = 2;
 
 /// The line that the user reads while another cargo builds in the folder. It replaces cargo's own line, in which the name of the
@@ -63,7 +63,7 @@ pub(super) struct Dependencies {
     pub(super) library: Option<Library>,
     /// Whether a build script has compiled code of another language, which rustc does not export from a library.
     has_native_code: bool,
-    /// Kind (`dependency`, `native`) and folder for `-L`.
+    /// The search paths for `-L`: the kind (`dependency`, `native`) and the folder of each.
     pub(super) search: Vec<(String, PathBuf)>,
 }
 

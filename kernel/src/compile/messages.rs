@@ -34,7 +34,8 @@ impl Messages {
     }
 }
 
-/// Prepares an error for evcxr, which takes a suggestion for the error itself if it is about another line.
+/// Prepares an error for evcxr. evcxr mistakes a suggestion about another line for the error itself, so such a suggestion becomes
+/// plain text.
 fn for_evcxr(error: &mut Value) {
     let line = primary_span(error).map(|span| span["line_start"].clone());
     for child in error["children"].as_array_mut().into_iter().flatten() {

@@ -1,5 +1,5 @@
-//! From a cell's text to an outcome: preparation of the lines, the evaluator and what it knows, places in the source, errors and
-//! warnings in the user's own lines, and the way back to earlier states.
+//! The evaluation of a cell, from its text to its outcome: the preparation of the lines, the evaluator and its state, places in the
+//! source, errors and warnings in the user's own lines, and the return to earlier states.
 
 pub(super) mod commands;
 pub(super) mod dependencies;

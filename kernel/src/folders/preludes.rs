@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime};
 /// The time without use after which a prelude is removed.
 const OLD: Duration = Duration::from_secs(30 * DAY.as_secs());
 
-/// Removes the preludes that are of an older version or have not been used for long, and the rests of their builds. Returns a line
-/// about what was removed; none if nothing was. A prelude that cannot be removed stays, with a warning.
+/// Removes the preludes that are of an older version or have not been used for long, and the leftovers of their builds. Returns a
+/// line about the removal; none if nothing was removed. A prelude that cannot be removed stays, with a warning.
 pub(crate) fn remove_old() -> Option<String> {
     let items = match survey() {
         Ok(inventory) => inventory.ours,
@@ -41,7 +41,8 @@ pub(crate) fn remove_old() -> Option<String> {
     Some(format!("removed {preludes} ({size}) of an older version, or that no kernel has used for 30 days"))
 }
 
-/// Removes a prelude and its rests if the prelude is old and not in use. Returns the number of bytes that were removed.
+/// Removes a prelude and the leftovers of its builds if the prelude is old and not in use. Returns the number of removed bytes; none if
+/// the prelude stays.
 fn remove(items: &[Item]) -> Result<Option<u64>> {
     let Some(folder) = items.first().map(|item| folder_of(&item.path)) else { return Ok(None) };
     if !is_old(&folder, SystemTime::now()) {

@@ -41,7 +41,7 @@ pub(crate) enum WireError {
 pub(crate) struct Parent(Arc<[u8]>);
 
 impl Parent {
-    /// The parent of a message that answers no other.
+    /// The parent of a message that answers no request.
     pub(crate) fn none() -> Self {
         Self(Arc::from(b"{}".as_slice()))
     }
@@ -187,7 +187,8 @@ pub(crate) fn now() -> String {
     Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
-/// Reads what follows the header: `[parent_header, metadata, content, buffers…]`.
+/// Reads the content in `[parent_header, metadata, content, buffers…]`. Fails if a frame up to the content is missing or
+/// unreadable.
 fn read_content<F: AsRef<[u8]>>(rest: &[F]) -> Result<Map<String, Value>, WireError> {
     let [parent_header, metadata, content, ..] = rest else {
         return Err(WireError::Truncated { frames: rest.len() + 2 });
@@ -219,7 +220,7 @@ fn from_hex(text: &[u8]) -> Option<Vec<u8>> {
     pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
-/// Session ids are no secrets, so the random seeds of the standard library's hash maps suffice.
+/// A random id of 32 hexadecimal digits. Ids are not secret, so the random seeds of the standard library's hash maps suffice.
 pub(super) fn random_id() -> String {
     let word = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", word(), word())

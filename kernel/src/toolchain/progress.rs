@@ -18,7 +18,7 @@ pub(crate) struct Progress {
     /// The beginning of a line whose rest has not arrived yet.
     bytes: Vec<u8>,
     step: String,
-    /// Crates that are built, and all crates.
+    /// The number of crates that are built, and the number of all crates.
     count: Option<(usize, usize)>,
     compiled: usize,
     /// All lines that are not about a step.

@@ -110,7 +110,7 @@ impl PodList {
 
 fn status(job: &Job, pod: Option<&Pod>) -> Status {
     match state(job, pod) {
-        // The Job is deleted as soon as its pod is.
+        // A cancelled Job exists until its pod has been deleted.
         Status::Ended { .. } if job.metadata.deletion_timestamp.is_some() => Status::cancelled(),
         status => status,
     }

@@ -92,7 +92,7 @@ fn account_line(line: &str) -> Result<(JobId, Status), LauncherError> {
     Ok((JobId::from(id), status))
 }
 
-/// The status for a state of Slurm; none for an unknown state, which may or may not be an end.
+/// The status for a state of Slurm; `None` for an unknown state, in which the command may still run.
 fn read(state: &str, reason: &str, code: i64, signal: Option<i64>) -> Option<Status> {
     let failure = |words: &str| Status::Ended { failure: Some(words.into()) };
     let reason = Some(reason).filter(|reason| !["", "None"].contains(reason));

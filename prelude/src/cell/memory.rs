@@ -19,7 +19,7 @@ pub fn measure<E: From<Error>>(
     Ok(())
 }
 
-/// Runs the measured code.
+/// The process' memory before the measured code, and its peak while the code runs.
 #[derive(Debug, Default)]
 pub struct Gauge {
     before_bytes: u64,

@@ -1,4 +1,4 @@
-//! The compiler's own crates that no other crate names by itself: `extern crate alloc;` in a cell is an import of one of these.
+//! The compiler's own crates that need `extern crate`. The kernel replaces `extern crate alloc;` in a cell by an import from this module.
 
 pub extern crate alloc;
 pub extern crate proc_macro;

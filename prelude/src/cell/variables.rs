@@ -25,7 +25,7 @@ pub struct Facts {
     value: String,
 }
 
-/// The facts of vectors that are `Debug`.
+/// The facts of vectors whose elements are `Debug`.
 pub trait OfVector {
     /// Returns the vector's memory, length and elements.
     fn facts(&self) -> Facts;
@@ -56,7 +56,7 @@ fn of_vector<T>(vector: &Vec<T>) -> Facts {
     Facts { bytes, value: format!("{} {elements}", vector.len()) }
 }
 
-/// The facts of values that are `Debug`; tensors and strings have more.
+/// The facts of other values that are `Debug`. The memory of a tensor or a string includes its data.
 pub trait OfDebug {
     /// Returns the value's memory and the beginning of its text.
     fn facts(&self) -> Facts;

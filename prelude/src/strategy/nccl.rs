@@ -19,7 +19,8 @@ thread_local! {
 }
 
 struct Link {
-    /// The scope of the connection. The only replica of a process runs on the thread that opens the scopes, one after the other.
+    /// The scope for which the connection was made. The only replica of a process runs all scopes on one thread, whose connection may
+    /// be that of an earlier scope.
     scope: u64,
     comm: Comm,
 }

@@ -1,4 +1,5 @@
-//! The flame graph as SVG without scripts or fonts: each box stands on its caller, and is as wide as its share of the CPU time.
+//! The flame graph as SVG without scripts or fonts: each box is drawn above the box of its caller, and is as wide as
+//! its share of the CPU time.
 
 use super::{Call, Flame, Kind};
 use ferrotune_display::escape;
@@ -95,7 +96,7 @@ impl Flame {
     }
 }
 
-/// The colour of a box: orange for lines of cells and yellow for functions, each in its own shade.
+/// The colour of a box: grey for threads, and a shade by name of orange for lines of cells and of yellow for functions.
 fn colour(call: &Call) -> String {
     let shade = call.name.bytes().fold(7u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into())) % 12;
     match call.kind {

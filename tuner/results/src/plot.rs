@@ -35,9 +35,9 @@ pub enum Plot {
     History,
     /// A line through all parameters for each trial.
     Parallel,
-    /// The value over each parameter.
+    /// The objective's value over each parameter.
     Slice,
-    /// The value over pairs of parameters.
+    /// The objective's value over pairs of parameters.
     Contour,
     /// The importance of each parameter.
     Importance,
@@ -45,7 +45,7 @@ pub enum Plot {
     Intermediate,
     /// One objective against another.
     Pareto,
-    /// The share of trials up to each value.
+    /// The share of trials whose value is at most each value: the empirical distribution function.
     Edf,
     /// The time at which each trial ran.
     Timeline,

@@ -10,16 +10,17 @@ use ferrotune_space::{Distribution, Scale, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The largest number of values of a choice in a cell.
+/// The largest number of a choice's values that a cell of the table lists.
 const MOST_VALUES: usize = 12;
-/// The largest number of ranges of a parameter that have rows of their own. A parameter with more has a range that depends on other
-/// values.
+/// The largest number of ranges of a parameter that have rows of their own. A parameter with more ranges has one row, because its
+/// range depends on other values.
 const MOST_RANGES: usize = 8;
-/// The separator between a parameter's name and the number of its range. No name contains it.
+/// The separator between a parameter's name and the number of its range. No parameter's name contains it.
 const RANGE: char = '\0';
 
-/// A table with name, kind, range, scale, default, condition and values so far of every parameter. A parameter with different ranges
-/// in different trials, such as in two branches of the objective, has a row for each range. Fails before the first trial.
+/// A table of all parameters: name, kind, range, scale, default, condition, tried values and number of trials. A parameter with
+/// different ranges in different trials, such as in two branches of the objective, has a row for each range. Fails if no trial has
+/// asked for a parameter.
 pub fn space(study: &Study) -> Result<Bundle, ResultsError> {
     let ranges = ranges(&study.trials);
     let trials = by_range(&study.trials, &ranges);

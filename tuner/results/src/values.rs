@@ -67,7 +67,7 @@ pub(crate) fn ending(trial: &TrialRecord) -> String {
     trial.ending.as_ref().map_or_else(|| "unfinished".to_owned(), ToString::to_string)
 }
 
-/// Whether the trial keeps the constraints, without which it cannot be the best.
+/// Whether the trial keeps all constraints of the study.
 pub(crate) fn keeps_constraints(study: &Study, trial: &TrialRecord) -> bool {
     trial.violation(&study.spec.objectives, &study.spec.constraints) <= 0.0
 }

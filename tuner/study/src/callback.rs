@@ -15,7 +15,7 @@ pub enum Control {
 }
 
 impl Control {
-    /// The decision to continue if both decisions are to continue.
+    /// The decision to stop if at least one of the two decisions is to stop.
     fn and(self, other: Control) -> Control {
         if self == Control::Stop { self } else { other }
     }
@@ -72,7 +72,7 @@ pub trait Callback: Debug {
     fn on_search_end(&mut self, _finish: &Finish) {}
 }
 
-/// Reports to all callbacks that an execution of a trial begins.
+/// Reports to all callbacks that an execution of a trial begins. Before the first execution, also reports that the trial begins.
 pub(crate) fn began(callbacks: &mut [Box<dyn Callback>], trial: u64, execution: u64) -> Control {
     let is_first = execution == 0;
     let of_trial =
@@ -80,7 +80,7 @@ pub(crate) fn began(callbacks: &mut [Box<dyn Callback>], trial: u64, execution: 
     of_trial.and(tell(callbacks, |callback| callback.on_execution_begin(trial, execution)))
 }
 
-/// Reports to all callbacks that a trial has ended, and with it its last execution.
+/// Reports to all callbacks that a trial has ended. If it has finished, first reports that its last execution has finished.
 pub(crate) fn ended(callbacks: &mut [Box<dyn Callback>], record: &TrialRecord) -> Control {
     let (trial, executions) = (record.number, &record.executions);
     let last = executions.len().saturating_sub(1) as u64;

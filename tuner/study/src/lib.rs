@@ -198,7 +198,7 @@ impl Study {
         }
     }
 
-    /// All trials so far, by their numbers; empty if the study has not begun.
+    /// All trials so far, in the order of their numbers; empty if the study has not begun.
     pub fn trials(&self) -> Result<Vec<TrialRecord>, StudyError> {
         if let Place::InProcess(Some(study)) = &self.place {
             return Ok(study.trials());

@@ -52,7 +52,7 @@ pub fn located<T, E: Into<BoxError>>(result: Result<T, E>) -> Result<T, Error> {
     }
 }
 
-// An implementation of the standard library's `Error` would exclude this one, without which a text is no error.
+// `?` needs this conversion for texts. It would conflict with an implementation of the standard library's `Error` for this type.
 impl<E: Into<BoxError>> From<E> for Error {
     #[track_caller]
     fn from(source: E) -> Error {

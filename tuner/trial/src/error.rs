@@ -35,7 +35,7 @@ pub enum TrialError {
         /// The debug text of the answer.
         answer: String,
     },
-    /// A bound, step or default is a whole number that no study can record.
+    /// A bound, step or default of a parameter is a whole number above the largest that a study can record.
     #[error("`{name}` has the number {value}, but whole numbers of a parameter reach up to {max}; tune its exponent, or a factor", max = i64::MAX)]
     TooLarge {
         /// The parameter's name.

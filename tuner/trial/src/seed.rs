@@ -53,12 +53,12 @@ pub fn given_seed() -> Option<u64> {
     OF_THREAD.get().or_else(|| *GIVEN.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The present seed: the given seed, or the seed of the CPU, which is random at first, if none was given.
+/// The present seed: the given seed or, if none was given, the seed of the CPU, which is random at first.
 pub fn current_seed() -> u64 {
     given_seed().unwrap_or_else(plugins::seed_of_cpu)
 }
 
-/// Restarts the random numbers from this seed. The result of [`current_seed`] does not change.
+/// Restarts the random numbers from this seed. The result of [`given_seed`] does not change.
 pub(crate) fn draw_from(seed: u64) -> Result<(), BoxError> {
     plugins::seed_cpu(seed)?;
     if OF_THREAD.get().is_none() {
@@ -68,7 +68,7 @@ pub(crate) fn draw_from(seed: u64) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Runs a trial in one thread of a program with its own random numbers on the CPU. Other threads may run trials at the same time.
+/// Runs a trial in the current thread, with random numbers of its own on the CPU. Other threads may run trials at the same time.
 pub(crate) fn in_thread<R>(seed: u64, run: impl FnOnce() -> R) -> R {
     let before = OF_THREAD.replace(Some(seed));
     let result = plugins::with_seed(seed, run);

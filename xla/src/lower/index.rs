@@ -134,7 +134,7 @@ impl Indices {
         Node::new(Op::Checked(check), vec![result.clone(), found], &result.dims, result.element)
     }
 
-    /// A predicate that holds where an element's own index in a dimension is the index of its row.
+    /// A predicate that holds where an element's own index in a dimension equals the index given for its row.
     fn one_hot(&self, dim: usize, dims: &[usize]) -> Arc<Node> {
         let iota = Node::iota(dim, dims, self.places.element);
         repeated(&self.places, dim, dims).compare(Compare::Equal, &iota)
@@ -159,7 +159,7 @@ fn bounded(indices: &Arc<Node>, size: usize) -> Arc<Node> {
     if indices.element == Element::U32 { upper } else { upper.binary_number(Binary::Maximum, -1.0) }
 }
 
-/// The greatest number of an integer type.
+/// The greatest number of an integer type; for `i64` the power of two above, because an `f64` cannot hold the greatest `i64`.
 fn greatest(element: Element) -> f64 {
     let (_, above) = crate::element::bounds(element);
     if element == Element::S64 { above } else { above - 1.0 }

@@ -41,7 +41,7 @@ fn taken(x: &Arc<Node>, dim: usize, places: &[usize]) -> Arc<Node> {
     Node::new(Op::Take(dim), vec![x.clone(), indices], &dims, x.element)
 }
 
-/// Upsamples to this height and width. Computes in `f32`, or in `f64` if candle's results have more digits than `f32`.
+/// Upsamples to this height and width by bilinear interpolation. Floats of up to 32 bits are computed in `f32`, all other types in `f64`.
 pub(super) fn bilinear(
     x: &Arc<Node>,
     (height, width): (usize, usize),

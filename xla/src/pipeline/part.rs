@@ -75,7 +75,8 @@ impl<'a> Part<'a> {
         Ok(vec![result])
     }
 
-    /// The gradient of the input, from the gradient of the output; on the last stage the loss and the gradient, from the target.
+    /// The gradient of the input, from the gradient of the output. The last stage takes the target instead, and returns the loss first.
+    /// The first stage returns no gradient. The gradients of the stage's variables are added to its sums.
     pub(super) fn backward(&self, input: &Tensor, gradient: &Tensor) -> Result<Vec<Tensor>> {
         let known = self.graphs.borrow_mut().pop_front();
         let (input, output) = known.map_or_else(|| self.called(input), Ok)?;
@@ -164,7 +165,7 @@ impl Sums {
 
     /// The mean gradients over so many micro-batches.
     pub(super) fn means(&self, micro_batches: usize) -> Result<GradStore> {
-        // candle has no other way to make a store; an optimiser does not read this entry.
+        // candle has no constructor of a `GradStore`. An optimiser does not read the entry of this scalar.
         let mut gradients = Tensor::zeros((), DType::F32, &Device::Cpu)?.backward()?;
         for Sum { var, sum, .. } in self.0.iter().filter(|sum| sum.has_gradient.get()) {
             let mean = (sum.as_detached_tensor() / micro_batches as f64)?;

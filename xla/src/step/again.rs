@@ -1,5 +1,5 @@
 //! Repeats a run of a compiled step, one operation after the other, if its program has made a NaN or an infinity: candle then finds
-//! the operation, which panics (`candle_core::anomaly`). Afterwards the variables have their values from before the run.
+//! the operation, which panics (`candle_core::anomaly`). After the panic, the variables have their values from before the run.
 
 use super::compiled::{Compiled, State};
 use crate::backend::Backend;
@@ -63,8 +63,8 @@ fn is_finite(node: &Arc<Node>) -> Arc<Node> {
     is_finite.reduce(Reduction::Minimum, &all).reshape(&[1])
 }
 
-/// A repeated run of a step, one operation after the other. When it ends, even by a panic, the variables and the random numbers are
-/// as they were when it began.
+/// A repeated run of a step, one operation after the other. When the repetition ends, even by a panic, the variables have their values
+/// from before the first run, and the random numbers continue as if there had been no repetition.
 pub(super) struct Again<'a> {
     backend: &'a Backend,
     variables: &'a Variables,

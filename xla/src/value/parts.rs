@@ -3,7 +3,7 @@
 use crate::graph::{Array as _, Node, Op};
 use std::sync::{Arc, OnceLock};
 
-/// The place of a part in an array that is read as a matrix: the columns from one on, in all rows.
+/// The place of a part in an array that is read as a matrix of `rows` × `width`: all rows, from `column` on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) rows: usize,

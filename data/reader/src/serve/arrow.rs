@@ -73,7 +73,7 @@ impl Arrow {
         Ok((Arrow { tables, missing }, columns.unwrap_or_default()))
     }
 
-    /// The number of rows in each block; `None` for remote files, because each batch of a file would have to be fetched for its number.
+    /// The number of rows in each block; `None` for remote files, where each batch would have to be fetched first.
     pub(super) fn rows(&self) -> Result<Option<Vec<u64>>> {
         if self.tables.iter().any(|table| matches!(table.file.input, Input::Remote(_))) {
             return Ok(None);

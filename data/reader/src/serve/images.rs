@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// The endings of the names of image files that this module can decode.
 const ENDINGS: [&str; 9] = ["bmp", "gif", "jpeg", "jpg", "pgm", "png", "pnm", "ppm", "webp"];
 
-/// A decoder of images to one size.
+/// A decoder that resizes all images to one size.
 pub(super) struct Images {
     channels: usize,
     height: usize,
@@ -152,7 +152,8 @@ fn is_image(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending.eq_ignore_ascii_case(known)))
 }
 
-/// The images among the objects below an address, like [`list`]. Folders are parts of the objects' names.
+/// The images among the objects below an address, with their classes, as [`list`] returns them for a folder. The first folder
+/// in an object's path below the address is its class.
 pub(super) fn list_objects(folder: &str) -> Result<Contents> {
     let (mut files, mut classes) = (Vec::new(), Vec::<String>::new());
     let mut objects = remote::within(folder)?;

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::PathBuf;
 
-/// The size at which a block ends, with the record that reaches it.
+/// The size of a block in bytes. The record that reaches this size is the last record of the block.
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// The size of the largest record, a protection from a wrong length in a damaged file.
@@ -49,8 +49,8 @@ impl Records {
         Ok(())
     }
 
-    /// The block with this number: the bytes of its records, and the end of each record. Earlier blocks are read again if it
-    /// is not the next block.
+    /// The block with this number: the bytes of its records, and the end of each record. Reads the files again from their
+    /// beginning if that block has already been read, and skips the blocks before it.
     pub(super) fn block(&mut self, number: u64) -> Result<Option<Block>> {
         if number < self.next {
             *self = Records::open(self.all.clone(), self.framing)?;

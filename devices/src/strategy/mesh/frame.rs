@@ -1,4 +1,5 @@
-//! The frames between two workers: a head and a content of at most [`LONGEST`] bytes, so that a farewell fits between two frames.
+//! The frames between two workers, each of a head and a content. The content has at most [`LONGEST`] bytes, so that a worker that
+//! fails can soon send its farewell after the current frame.
 
 use super::super::StrategyError;
 use serde::{Deserialize, Serialize};
@@ -21,7 +22,7 @@ pub(super) struct Head {
     total: u64,
 }
 
-/// The last frame of a worker, which says which worker was lost first, possibly itself, and how.
+/// The last frame of a worker: the worker that failed first, which may be the sender, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Farewell {
     pub(super) culprit: usize,
@@ -42,7 +43,7 @@ impl Head {
         usize::try_from(self.total).unwrap_or(usize::MAX)
     }
 
-    /// Whether the head belongs to the same phase of the same step as another one.
+    /// Whether the head has the kind, phase and step of another head.
     pub(super) fn is_of(self, other: Head) -> bool {
         (self.kind, self.phase, self.step) == (other.kind, other.phase, other.step)
     }
@@ -70,7 +71,7 @@ impl Head {
         bytes
     }
 
-    /// A frame of some values: its head and its content.
+    /// The frame with this index among the frames of `values`: the bytes of its head, and its content.
     pub(super) fn frame(self, values: &[u8], index: usize) -> ([u8; HEAD_BYTES], &[u8]) {
         let content = values.chunks(LONGEST).nth(index).unwrap_or_default();
         (self.bytes(content.len()), content)

@@ -25,13 +25,13 @@ impl Shelf {
         Shelf { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Ends all waiting.
+    /// Closes the shelf, which ends the waits of all threads.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();
     }
 
-    /// Stores a value, unless there is one with this name; then the error is the worker that has stored that one.
+    /// Stores a value, unless there is a value with this name; then the error is the worker that has stored the present value.
     pub(super) fn put(&self, worker: usize, key: &[u8], value: Vec<u8>) -> Result<(), usize> {
         let mut state = self.lock();
         if let Some((by, _)) = state.values.get(key) {
@@ -47,7 +47,7 @@ impl Shelf {
         self.wait(wait, |state| state.values.get(key).map(|(_, value)| value.clone()))
     }
 
-    /// Records that a worker has arrived; returns a worker that does not arrive in time, if there is one.
+    /// Records that a worker has arrived, and waits for all workers; returns a worker that does not arrive in time, if there is one.
     pub(super) fn arrive(&self, worker: usize, wait: Duration) -> Option<usize> {
         if let Some(place) = self.lock().has_arrived.get_mut(worker) {
             *place = true;
@@ -60,9 +60,9 @@ impl Shelf {
         }
     }
 
-    /// Waits until `find` returns a value, and returns that value.
+    /// Waits until `find` returns a value, and returns that value; none if the time is over or the shelf is closed first.
     fn wait<T>(&self, wait: Duration, find: impl Fn(&State) -> Option<T>) -> Option<T> {
-        // A time that no clock reaches is endless.
+        // A deadline beyond the range of the clock is no deadline.
         let deadline = Instant::now().checked_add(wait);
         let mut state = self.lock();
         loop {

@@ -154,7 +154,7 @@ impl Protocol {
         (Phase::Waking { key: to, purpose: Purpose::Return { number }, deadline: now + WAKING }, effects)
     }
 
-    /// evcxr has given the variables up.
+    /// Starts a process without variables, because evcxr has given the variables up.
     fn start_anew(&mut self) -> Step {
         let effects = vec![Effect::Shelve { undo: self.cell.take() }, Effect::StartAnew];
         (Phase::Idle { variables: Variables::None }, effects)
@@ -373,7 +373,7 @@ fn settle(undo: Option<u64>, event: Event) -> Result<Vec<Effect>, Event> {
     }
 }
 
-/// Gives the snapshot a name, if there is one: a process that could not make a snapshot has nothing to name.
+/// Adds [`Effect::Name`] if there is a name and the effects keep a snapshot: a process that made no snapshot has nothing to name.
 fn named(mut effects: Vec<Effect>, name: Option<String>) -> Vec<Effect> {
     let name = name.filter(|_| matches!(effects[..], [Effect::Keep { .. }]));
     effects.extend(name.map(Effect::Name));

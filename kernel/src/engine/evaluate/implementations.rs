@@ -194,7 +194,7 @@ mod tests {
     use super::*;
     use crate::engine::evaluate::insertions::Insertions;
 
-    /// The cell with its aliases, each hash as its number in order of appearance.
+    /// The cell with its aliases; `known` are the aliases of earlier cells.
     fn prepared(cell: &str, known: &[String]) -> String {
         let statements = crate::statements::parse(cell.parse().unwrap()).unwrap().statements;
         Insertions::into(cell, texts(&statements, known.iter().map(String::as_str))).0

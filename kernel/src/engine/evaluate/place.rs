@@ -17,8 +17,9 @@ pub(in crate::engine) struct SplitCell(Vec<Segment>);
 #[derive(Debug)]
 struct Segment {
     lines: Vec<String>,
-    /// The line where the segment begins, counted from 1. Its column is in characters from 0.
+    /// The line where the segment begins, counted from 1.
     line: usize,
+    /// The column where the segment begins, in characters from 0.
     column: usize,
     is_item: bool,
 }

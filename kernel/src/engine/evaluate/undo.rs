@@ -46,7 +46,7 @@ impl UndoStates {
         self.named.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Forgets the variables and all states, because the supervisor has ended and all snapshots are lost.
+    /// Forgets the variables and all states, because the supervisor has ended or a snapshot did not wake.
     pub(in crate::engine) fn lose_variables(&mut self) {
         self.now.lose_variables();
         self.before.clear();

@@ -70,7 +70,7 @@ pub(in crate::engine) fn read(path: &Path) -> Result<Vec<Piece>> {
 fn cells(text: &str, name: &str) -> Result<Vec<Piece>> {
     let notebook: Notebook =
         serde_json::from_str(text).with_context(|| format!("{name} is no notebook of format 4"))?;
-    // Colab writes only `language_info`.
+    // Colab names the language only in `language_info`.
     let Metadata { kernelspec, language_info } = notebook.metadata;
     let language = kernelspec.and_then(|kernelspec| kernelspec.language);
     let language = language.or(language_info.and_then(|info| info.name));

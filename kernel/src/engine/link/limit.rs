@@ -21,7 +21,7 @@ impl Limit {
         *self = Self::new(self.limit_bytes);
     }
 
-    /// Cuts off the text beyond the limit. The first cut of a cell returns a line that explains it.
+    /// Cuts off the text beyond the limit. The first cut of a cell returns a line that explains the cut.
     pub(super) fn cut(&mut self, text: &mut String) -> Option<String> {
         let left = self.limit_bytes?.saturating_sub(self.shown_bytes);
         let end = usize::try_from(left).map_or(text.len(), |left| text.floor_char_boundary(left));

@@ -38,7 +38,7 @@ impl super::Comms {
         shown
     }
 
-    /// Shows a later bundle in the widget of a display, and returns whether there is one.
+    /// Shows a later bundle in the widget of a display. Returns `false` if no such widget is open or the bundle has no HTML.
     pub(in crate::server) fn update_lasting(&self, parent: &Parent, display: &str, data: &Map<String, Value>) -> bool {
         let mut state = self.lock();
         let Some(id) = state.lasting.get(display).cloned() else { return false };

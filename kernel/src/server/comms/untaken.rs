@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use ferrotune_link::{CommMessage, wire};
 
-/// The size of all messages from which on the oldest are dropped. The newest message is kept whatever its size, so everything
-/// that a cell takes at once fits in a frame of the link.
+/// The total size of the messages above which the oldest are dropped. The newest message is kept even if it alone is larger, up to
+/// [`MESSAGE_BYTES`], so everything that a cell takes at once fits in a frame of the link.
 const LIMIT_BYTES: usize = 64 << 20;
 /// The size of the largest message that fits in a frame, with the frame's other fields.
 const MESSAGE_BYTES: usize = wire::MAX_FRAME_BYTES as usize - 4096;

@@ -26,7 +26,7 @@ pub enum Scale {
         /// The last value.
         high: f64,
     },
-    /// A scale from 0 to 1 without ticks, because each axis at its positions has its own meaning.
+    /// A scale from 0 to 1 without ticks, for parallel coordinates, whose marks include an axis for each parameter.
     Share,
     /// A scale of names next to each other; coordinates are positions in the list.
     Names(Vec<String>),
@@ -77,7 +77,7 @@ impl Scale {
     /// The position of a value, from 0 at the first end to 1 at the last.
     pub(crate) fn position(&self, value: f64) -> f64 {
         match self {
-            // Halves, because the distance of two finite numbers may be infinite.
+            // Halves are subtracted, because the difference of two finite numbers may overflow.
             Scale::Linear { low, high } | Scale::Whole { low, high } => {
                 (value / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0)
             }
@@ -105,7 +105,7 @@ impl Scale {
         }
     }
 
-    /// About `count` values with their labels, or as many names as fit.
+    /// About `count` values with their labels; of names, at most `4 * count`.
     pub(crate) fn ticks(&self, count: usize) -> Vec<(f64, String)> {
         match self {
             Scale::Linear { low, high } => linear_ticks(*low, *high, count, 0.0),
@@ -120,7 +120,7 @@ impl Scale {
     }
 }
 
-/// The number at this share of the distance from `low` to `high`, which may exceed the largest number.
+/// The number at this share of the distance from `low` to `high`. The distance may exceed the largest number.
 pub(crate) fn between(low: f64, high: f64, share: f64) -> f64 {
     2.0 * (low / 2.0 + (high / 2.0 - low / 2.0) * share)
 }

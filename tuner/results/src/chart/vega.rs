@@ -62,7 +62,7 @@ impl Chart {
         spec
     }
 
-    /// The plates below labels: points whose shape is as wide as the label.
+    /// The layer of plates, the backgrounds of labels: points whose shape is as wide as the label.
     fn plate_spec(&self, panel: &Panel, layer: &Layer) -> Value {
         let mut spec = self.layer_spec(panel, layer);
         let shape = json!({"expr": "datum.plate"});
@@ -173,7 +173,7 @@ fn config() -> Value {
     })
 }
 
-/// The channel of an axis.
+/// The encoding channel of an axis in Vega-Lite.
 fn channel(field: &str, axis: &Axis) -> Value {
     let title = if axis.title.is_empty() { Value::Null } else { json!(axis.title) };
     match &axis.scale {
@@ -212,8 +212,8 @@ fn coordinate(axis: &Axis, value: f64) -> Value {
     }
 }
 
-/// The path of a shape for a label of at most `limit` pixels: a rectangle with round corners. Vega stretches a shape of
-/// this size by 10 pixels.
+/// The path of a shape for a label of at most `limit` pixels: a rectangle with round corners. With
+/// [`PLATE_SIZE`], Vega draws one unit of the path as 10 pixels.
 fn plate(label: &str, limit: f64) -> String {
     let half = ((label.chars().count() as f64 * LETTER).min(limit) / 2.0 + 6.0) / 10.0;
     let inner = half - 0.4;
@@ -263,7 +263,7 @@ fn marks(panel: &Panel, layer: &Layer) -> (Value, Vec<Value>) {
                 Scale::Names(_) => coordinate(axis, f64::midpoint(from, to)),
                 _ => json!(from),
             };
-            // Browsers leave gaps between adjacent rectangles, so each rectangle extends below the next one.
+            // Browsers leave gaps between adjacent rectangles, so each rectangle extends a little under its neighbour.
             let beyond = |(from, to): (f64, f64)| to + (to - from) * 0.05;
             let cell = |cell: &super::Cell| {
                 json!({

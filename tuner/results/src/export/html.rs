@@ -57,7 +57,7 @@ fn facts(study: &Study) -> String {
     format!("<p>{}</p>", escape::html(&text))
 }
 
-/// The parameters of the best trial.
+/// The number, the values and the parameters of the best trial.
 fn best(study: &Study) -> String {
     let Some(best) = winners(study).first().copied() else { return String::new() };
     let values = (0..study.spec.objectives.len()).map(Column::Objective);

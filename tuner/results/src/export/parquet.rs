@@ -1,4 +1,5 @@
-//! A study as Parquet: one row group, every column optional, uncompressed, because a study is small and every reader supports it.
+//! A study as Parquet: one row group, every column optional. Uncompressed, because a study is small and every reader supports
+//! uncompressed files.
 
 use super::fields::{Values, fields};
 use crate::ResultsError;

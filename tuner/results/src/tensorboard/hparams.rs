@@ -16,7 +16,7 @@ pub(super) fn objective_tag(metric: &str) -> String {
     format!("objective/{metric}")
 }
 
-/// The parameters with their domains, and the metrics.
+/// The message about the study: the parameters with their domains, and the metrics of the objectives.
 pub(super) fn experiment(study: &Study) -> Vec<u8> {
     let space = Space::infer(&study.trials);
     let mut experiment = Message::default().text(6, &study.spec.project);
@@ -53,7 +53,7 @@ fn parameter(name: &str, distribution: &Distribution) -> Message {
     }
 }
 
-/// The parameters of a trial.
+/// The message for the beginning of a trial, with its parameters.
 pub(super) fn session_start(trial: &TrialRecord, started: f64) -> Vec<u8> {
     let mut start = Message::default();
     for (name, parameter) in &trial.parameters {
@@ -63,7 +63,7 @@ pub(super) fn session_start(trial: &TrialRecord, started: f64) -> Vec<u8> {
     plugin_data("_hparams_/session_start_info", 3, start)
 }
 
-/// The ending of a trial, if it has one.
+/// The message for the end of a trial; `None` while the trial runs.
 pub(super) fn session_end(trial: &TrialRecord, ended: f64) -> Option<Vec<u8>> {
     const SUCCESS: u64 = 1;
     const FAILURE: u64 = 2;

@@ -18,7 +18,7 @@ pub struct ParamsLion {
     pub beta1: f64,
     /// The share of the moment that is kept for the next step.
     pub beta2: f64,
-    /// The share of a variable that a step subtracts, times the learning rate.
+    /// The weight decay: a step subtracts this share of a variable, multiplied by the learning rate.
     pub weight_decay: f64,
 }
 
@@ -67,7 +67,7 @@ impl Optimizer for Lion {
     }
 }
 
-/// The numbers of one step.
+/// The learning rate and the weight-decay factor of one step.
 pub(super) struct Rates<T> {
     lr: T,
     /// The share of a variable that remains after weight decay.
@@ -84,7 +84,7 @@ impl Rule<1> for ParamsLion {
     fn element<F: Float>(&self, rates: &Rates<f64>, value: F, gradient: F, [moment]: [F; 1]) -> (F, [F; 1]) {
         let mean = |beta: f64| moment * of(beta) + gradient * of(1.0 - beta);
         let update = mean(self.beta1);
-        // `signum` of 0 is 1.
+        // Rust's `signum` returns 1 for 0, but Lion needs 0.
         let sign = if update == F::zero() { F::zero() } else { update.signum() };
         (value * of(rates.keep) - sign * of(rates.lr), [mean(self.beta2)])
     }

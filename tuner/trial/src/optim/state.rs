@@ -54,7 +54,7 @@ impl<const N: usize> State<N> {
         Ok(State { vars, kept: Kept::Host { moments, lr, steps: 0 }, names })
     }
 
-    /// The state in the form for devices other than the CPU; it works on any device. `vars` is not empty.
+    /// The state in the form for devices other than the CPU. This form also works on the CPU. `vars` is not empty.
     pub(super) fn on_device(vars: Vec<Var>, names: [&'static str; N], lr: f64) -> Result<State<N>> {
         let moments = vars.iter().map(|var| array(|_| Var::from_tensor(&zeros_like(var)?))).collect::<Result<_>>()?;
         let is_wide = vars.iter().any(|var| var.dtype() == DType::F64);
@@ -186,7 +186,7 @@ impl Numbers {
         }
     }
 
-    /// Adds 1 to the number of steps, and returns it.
+    /// Adds 1 to the number of steps, and returns the sum.
     fn next_step(&self) -> Result<Tensor> {
         let steps = (self.steps.as_detached_tensor() + 1.0)?;
         self.steps.set(&steps)?;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::str::FromStr;
 
-/// A variable that an objective may use.
+/// A variable of a cell that an objective may use: it can be sent to the process of a trial.
 #[diagnostic::on_unimplemented(
     message = "the variable of type `{Self}` cannot travel to a trial",
     label = "captured by the objective, but a trial runs in another process",
@@ -25,7 +25,7 @@ pub trait Share: Sized {
     /// The variable that was packed under `name`.
     fn unpack(name: &str, shared: &Shared) -> Result<Self, ShareError>;
 
-    /// Adds a list; a list of numbers is one tensor.
+    /// Adds a list of such variables to `pack` under `name`.
     #[doc(hidden)]
     fn pack_list(list: &[Self], name: &str, pack: &mut Pack) -> Result<(), ShareError> {
         list.len().pack(&format!("{name}.len"), pack)?;
@@ -40,7 +40,7 @@ pub trait Share: Sized {
     }
 }
 
-/// Implements `Share` for a struct whose fields have it. In a notebook, write it on its own line, in the cell of
+/// Implements `Share` for a struct whose fields implement it. In a notebook, write it on its own line, in the cell of
 /// the struct or in a later one.
 ///
 /// ```
@@ -212,7 +212,7 @@ macro_rules! tensor_elements {
     }),* } };
 }
 
-/// Implements `Share` for numbers and bools that tensors do not have. A list of them is one line of text.
+/// Implements `Share` for numbers and bools that tensors cannot hold. A list of them is one line of text.
 macro_rules! words {
     ($($kind:ty),*) => { texts! { $($kind {
         fn pack_list(list: &[$kind], name: &str, pack: &mut Pack) -> Result<(), ShareError> {

@@ -47,7 +47,7 @@ impl From<&TrialRecord> for FixedValues {
     }
 }
 
-/// The further settings of a trial of given values.
+/// The settings that only a trial of given values has.
 #[derive(Clone, Debug, Default)]
 pub(in crate::trial) struct Fixed {
     /// The file that [`Trial::restore`] loads.
@@ -55,11 +55,11 @@ pub(in crate::trial) struct Fixed {
 }
 
 impl Trial {
-    /// A trial that has these values and belongs to no search. It fits the function that builds the objective's model, so that nobody
-    /// writes a model twice. `%best` shows the call for the best trial.
+    /// A trial that has these values and belongs to no search. Pass the trial to the function that builds the objective's model, to
+    /// build the best model again without a second copy of the code. `%best` shows the call for the best trial.
     ///
     /// A request for a parameter that is not among the values fails, and so does a range that does not contain its value.
-    /// Reports only count for [`Trial::best`], the trial is never pruned, it runs all the epochs that it asks for,
+    /// Only [`Trial::best`] uses the reports, the trial is never pruned, it runs all the epochs that it asks for,
     /// and no checkpoint is written. Its device is the connected device, and its seed is the present one.
     ///
     /// ```
@@ -88,7 +88,7 @@ pub struct FixedTrial {
     trial: Box<dyn Held>,
 }
 
-/// A trial behind a pointer whose type does not name it, so that a cell with such a trial need not compile the drop of all its parts.
+/// A trial behind a trait object, so that a cell with a [`FixedTrial`] does not compile the code that drops all parts of a trial.
 trait Held: Debug {
     fn get(&self) -> &Trial;
     fn get_mut(&mut self) -> &mut Trial;
@@ -125,8 +125,8 @@ impl FixedTrial {
         FixedTrial { trial: Box::new(Trial { fixed: Some(Fixed::default()), ..trial }) }
     }
 
-    /// Sets the checkpoint of a search's trial that [`Trial::restore`] loads. It gives the model its weights, and
-    /// [`Trial::epochs`] continues after it. `restore` reads the file, and fails if that is not possible.
+    /// Sets the checkpoint that [`Trial::restore`] loads: the checkpoint of a search's trial, with the model's weights.
+    /// [`Trial::epochs`] continues after the checkpoint's epoch. The file is read by `restore`, which fails if it cannot be read.
     ///
     /// ```no_run
     /// # use ferrotune_trial::{Result, Trial};

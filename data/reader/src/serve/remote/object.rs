@@ -46,7 +46,7 @@ impl Version {
 pub(super) struct Object {
     place: Place,
     pub(super) version: Version,
-    /// The first bytes of the object, from opening it. From a server that sends no parts, these are all bytes.
+    /// The first bytes of the object, which were fetched when it was opened. A server that sends no parts has sent all bytes.
     head: Bytes,
 }
 

@@ -16,7 +16,7 @@ const PIECE: u64 = 16 << 20;
 /// The number of parts that are sent at the same time.
 const SIDE_BY_SIDE: usize = 3;
 
-/// The next part of a file to send.
+/// The part at `position` of a file whose first `bytes` bytes are uploaded.
 pub(crate) fn piece(file: &File, position: u64, bytes: u64) -> io::Result<Bytes> {
     let mut piece = vec![0; (bytes - position).min(PIECE) as usize];
     file.read_exact_at(&mut piece, position)?;

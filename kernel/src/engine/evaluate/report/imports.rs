@@ -70,7 +70,7 @@ const UNKNOWN_NAME: [&str; 7] = ["E0405", "E0412", "E0422", "E0425", "E0433", "E
 /// The code of the error about a wrong number of generic arguments: the standard library's `Result` has two.
 const ARGUMENTS: &str = "E0107";
 
-/// The `use` line that resolves an error of the compiler, if the error is about one of these names.
+/// The `use` line that resolves an error of the compiler, if the error is about one of [`NAMES`].
 pub(super) fn wanted(error: &CompilationError) -> Option<String> {
     let code = error.code()?;
     let message = error.message();

@@ -20,8 +20,9 @@ pub(super) fn from_cells(weights: Weights) -> Weights {
     Weights { path: inner.unwrap_or(weights.path), note: weights.note }
 }
 
-/// The checkpoint of the step at which the trial reported its value. If that step has no checkpoint, the checkpoint of the best
-/// step; or the last checkpoint, if the value is not the value of the best step. `None` if the trial has no checkpoint.
+/// The checkpoint of a step at which the trial reported its value. If no such step has a checkpoint: the checkpoint with the best
+/// reported value, or the checkpoint of the last step if the objective takes the last report or the mean of the reports. `None` if
+/// the trial has no checkpoint.
 ///
 /// Fails if a checkpoint cannot be read, since another checkpoint has other weights.
 pub(super) fn of(study_folder: &Path, study: &Study, trial: &TrialRecord) -> Result<Option<Weights>> {

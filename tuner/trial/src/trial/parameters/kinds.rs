@@ -155,7 +155,7 @@ reals!(f32, f64);
 pub(super) fn decimal(number: f64) -> f64 {
     let rounded = format!("{number:.14e}");
     let digits = rounded.split('e').next().unwrap_or_default().trim_end_matches('0').len();
-    // Rounds only if the last three of 15 digits are zeros. A third or a square root has other digits there.
+    // Rounds only if the last two of 15 digits (three of a negative number) are zeros, unlike those of a third or a square root.
     if digits <= "-1.23456789012".len() { rounded.parse().unwrap_or(number) } else { number }
 }
 
