@@ -118,7 +118,7 @@ impl Search {
             return Ok(Step::Over(Finish::Stopped));
         }
         // A trial that another search had meanwhile may be in the queue again while its process still runs. That process
-        // continues it.
+        // continues the trial.
         while let Some(place) = self.queue.iter().position(|trial| !running.contains(trial)) {
             let Some(trial) = self.queue.remove(place) else { break };
             if self.give_up(trial)? {
@@ -148,7 +148,8 @@ impl Search {
         })
     }
 
-    /// Reads the facts that other programs have written, and appends the trials that they have enqueued to the queue.
+    /// Reads the facts that other programs have written, and appends the trials that they have enqueued to the queue. Takes
+    /// over the trials of dead searches.
     fn hear_others(&mut self) -> Result<(), SearchError> {
         if self.journal.read_on()? {
             let enqueued = self.journal.trials().iter().filter(|trial| trial.is_enqueued()).map(|trial| trial.number);
@@ -190,7 +191,8 @@ impl Search {
         Ok(self.journal.trial_ended(number, Usage::of(record), end)?)
     }
 
-    /// Decides whether a trial that no longer runs continues at once, later, or not at all.
+    /// Puts a trial that no longer runs back into the queue: at the front for another execution, at the end after an
+    /// interruption or a postponement. The oracle decides about a paused trial.
     pub(crate) fn put_back(&mut self, number: u64, outcome: &Outcome) {
         match outcome {
             Outcome::Executed => self.queue.push_front(number),

@@ -236,7 +236,7 @@ impl Journal {
         }
     }
 
-    /// The trials of other searches whose heartbeats have stopped for too long.
+    /// The trials of other searches whose heartbeats have stopped for too long, or which have released their trials.
     pub fn dead(&mut self) -> Result<Vec<Dead>, JournalError> {
         match &mut self.store {
             Store::File(_) => Ok(Vec::new()),
@@ -260,7 +260,8 @@ impl Journal {
         }
     }
 
-    /// Makes a dead search's trial this search's own, unless another search has been faster. Returns whether it did.
+    /// Makes a trial from [`Journal::dead`] this search's own, unless another search has been faster. Returns whether the
+    /// trial is now this search's own.
     pub fn take_over(&mut self, dead: &Dead) -> Result<bool, JournalError> {
         match &mut self.store {
             Store::File(_) => Ok(false),

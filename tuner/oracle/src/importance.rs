@@ -75,7 +75,7 @@ fn limit_of_the_best(region: &[(&TrialRecord, f64)]) -> f64 {
     losses.get(count.saturating_sub(1)).copied().unwrap_or(f64::NEG_INFINITY)
 }
 
-/// Pearson's divergence of a parameter's values in the best trials from those in all trials, over the ranges that it had.
+/// Pearson's divergence of a parameter's values in the best trials from those in all trials, summed over the parameter's ranges.
 fn divergence(name: &str, region: &[(&TrialRecord, f64)], limit: f64) -> f64 {
     let targets = region.iter().filter(|(_, loss)| *loss <= limit).count() as f64;
     let mut ranges: Vec<(&Distribution, Vec<(f64, bool)>)> = Vec::new();

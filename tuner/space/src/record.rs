@@ -38,7 +38,7 @@ pub struct TrialRecord {
     /// A value for each of the study's objectives, or an empty list. For a pruned trial, the summary of its reports.
     #[serde(default)]
     pub values: Vec<f64>,
-    /// How the trial ended; `None` while it runs or waits for more epochs, or if its supervisor was killed while it ran.
+    /// How the trial ended; `None` while the trial waits or runs, or if its supervisor was killed while it ran.
     pub ending: Option<Ending>,
     /// File name of the trial's last checkpoint, inside the trial's folder.
     pub checkpoint: Option<String>,
@@ -121,7 +121,7 @@ pub(crate) fn metrics_by_step<'de, D: Deserializer<'de>, V: Deserialize<'de>>(
 /// The state of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The trial runs, waits for more epochs, or lost its supervisor.
+    /// The trial waits to begin, runs, waits for more epochs, or lost its supervisor.
     Running,
     /// The trial has finished with a value.
     Finished,

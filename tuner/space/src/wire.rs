@@ -84,7 +84,7 @@ fn of_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Option<f64
 pub enum Request {
     /// The worker has reached the objective's entry point. Answered by [`Reply::Assignment`].
     Hello,
-    /// The device that the objective uses. Sent before the objective begins, if the device is known then, and after it. Answered by
+    /// The device that the objective uses. Sent before the objective, if the device is known then, and after the objective. Answered by
     /// [`Reply::Done`].
     Device {
         /// The device, with its memory in use as far as it is known.
@@ -154,7 +154,7 @@ pub enum Request {
     },
     /// The objective returned an error or panicked. Answered by [`Reply::Done`].
     Fail {
-        /// The ending: `Failed`, `Panicked` or `DeviceOutOfMemory`.
+        /// The ending: `Failed`, `Panicked`, `DeviceOutOfMemory`, or `Refused` with a device.
         ending: Ending,
     },
 }

@@ -139,7 +139,7 @@ impl Cgroup {
         oom_kills(self.version, &self.folder) > 0
     }
 
-    /// Removes the cgroup, after its processes have been killed.
+    /// Removes the cgroup, and kills the processes that are still in it.
     ///
     /// # Errors
     /// If the processes do not end in time, or the system refuses.

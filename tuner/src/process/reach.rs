@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 use std::os::fd::{AsFd as _, OwnedFd};
 
-/// A handle on a worker's process. It does nothing after the worker is reaped, because the process id may then belong to
+/// A handle on a worker's process. The handle does nothing after the worker is reaped, because the process id may then belong to
 /// another process.
 #[derive(Debug)]
 pub struct Reach {

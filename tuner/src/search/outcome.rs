@@ -117,7 +117,7 @@ pub(super) fn pruned_values(record: &TrialRecord, spec: &StudySpec) -> Vec<f64> 
 fn returned(returned: &[Option<f64>], epochs: Option<(u64, u64)>, record: &TrialRecord, spec: &StudySpec) -> Outcome {
     let is_reported = record.summary(spec.objective()).is_some();
     match (epochs, values(returned, record, spec)) {
-        // The oracle compares trials by their reports: a value that is only returned comes too late.
+        // The oracle compares paused trials by their reports, so a trial without a reported value does not pause.
         (Some((stop, total)), Ok(_)) if stop < total && is_reported => Outcome::Paused { at: stop },
         (_, Ok(values)) => Outcome::Ended { ending: Ending::Finished, values },
         (_, Err(reason)) => Outcome::Ended { ending: Ending::Failed { reason }, values: Vec::new() },

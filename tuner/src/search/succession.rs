@@ -10,7 +10,7 @@ use ferrotune_journal::{Dead, End, Usage};
 use ferrotune_space::checkpoint::checkpoint_generation;
 
 impl Search {
-    /// Takes over the trials of searches whose heartbeats have stopped.
+    /// Takes over the trials of searches whose heartbeats have stopped, or which have released their trials.
     pub(super) fn succeed_the_dead(&mut self) -> Result<(), SearchError> {
         for dead in self.journal.dead()? {
             if self.journal.take_over(&dead)? {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// The longest wait for a database after the first request to stop, and after a second request.
 const LONGEST_STOP: Duration = Duration::from_secs(60);
 const LONGEST_URGENT_STOP: Duration = Duration::from_secs(10);
-/// The machine's memory is read in one of this many checks.
+/// The number of checks for each reading of the machine's memory.
 const MACHINE_LOOKS: u64 = 4;
 
 /// The limits of a running trial.
@@ -22,8 +22,8 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// The reason to end a trial that holds `held`, if there is one; `machine_bytes` is what a machine that is short of
-    /// memory has left.
+    /// The reason to end a trial that holds `held`, if there is one; `machine_bytes` is the available memory of a machine that is
+    /// short of memory.
     pub(super) fn broken(&self, held: Held, budget: &Budget, machine_bytes: Option<u64>) -> Option<Kill> {
         match budget.shortage(held.memory_bytes, machine_bytes) {
             Some(Shortage::OfTrial) => {
@@ -132,7 +132,8 @@ impl Guard {
         std::mem::take(&mut self.untold)
     }
 
-    /// Runs all checks. Returns the longest wait for the database, if that is shorter than usual.
+    /// Runs all checks, and ends all trials after a second request to stop. Returns the longest wait for the database, if that
+    /// is shorter than usual.
     pub(super) fn look(&mut self) -> Option<Duration> {
         match self.signals.take() {
             Ok(new) => (self.untold, self.stops) = (self.untold + new, self.stops + new),

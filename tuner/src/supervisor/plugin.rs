@@ -37,8 +37,8 @@ impl Plugin {
     }
 }
 
-/// The path of a file below `root` in place of `/`. Its folders link to everything that is beside the original file and
-/// beside the folders above it.
+/// Creates the folders of the file `original` below `root` in place of `/`, and returns the path of the file there. The new
+/// folders contain links to everything that is beside the original file and beside the folders above it.
 fn mirrored(root: &Path, original: &Path) -> io::Result<PathBuf> {
     let below = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
     let path = below(original);

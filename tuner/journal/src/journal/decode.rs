@@ -150,7 +150,7 @@ fn trial_attribute<'a>(line: &'a Line<'_>) -> Result<Fact<'a>, Refusal> {
     attribute_fact(name, value)?.map_or(Ok(Fact::Ignored), |fact| of_trial(line, fact))
 }
 
-/// The fact of a trial's attribute; none for an attribute of ours that no record has.
+/// The fact of a trial's attribute; none for an unknown attribute of ours.
 pub(super) fn attribute_fact(name: &str, value: &Value) -> Result<Option<TrialFact<'static>>, Refusal> {
     Ok(Some(match name {
         format::EPOCHS => TrialFact::Epochs(decoded(value)?),

@@ -47,7 +47,7 @@ pub(super) enum Fact<'a> {
         number: u64,
         fact: TrialFact<'a>,
     },
-    /// A line of Optuna's that changes no record.
+    /// A line that changes no record, such as a system attribute of Optuna.
     Ignored,
 }
 
@@ -93,7 +93,7 @@ pub(super) enum TrialFact<'a> {
     Executed(Vec<f64>),
     /// The values of all executions. They become valid with the trial's end.
     Executions(Vec<Vec<f64>>),
-    /// The ending of the trial. It becomes valid with the state that Optuna has for it.
+    /// The ending of the trial. The ending becomes valid with the line that sets the trial's final state.
     Ending(Ending),
     PausedAt(Option<u64>),
     PeakBytes(u64),
@@ -114,7 +114,7 @@ pub(super) enum TrialFact<'a> {
 /// A checkpoint that is on disk.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Checkpoint {
-    /// The last step that it covers.
+    /// The last step that the checkpoint covers.
     pub(super) step: u64,
     /// The checkpoint's file name in the trial's folder.
     pub(super) file: String,

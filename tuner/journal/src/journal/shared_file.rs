@@ -40,7 +40,8 @@ pub(super) struct SharedFile {
 }
 
 impl SharedFile {
-    /// Opens the journal in `folder`, or makes an empty one. [`SharedFile::go_on_behind`] sets the first new line.
+    /// Opens the journal in `folder`, or makes an empty one. [`SharedFile::go_on_behind`] sets the position of the first new
+    /// line.
     pub(super) fn open(folder: &Path) -> io::Result<SharedFile> {
         let path = folder.join(JOURNAL);
         let file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;

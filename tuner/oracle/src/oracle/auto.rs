@@ -6,13 +6,13 @@ use super::history::History;
 use super::sampler::Sampler;
 use super::tpe::Tpe;
 
-/// The largest number of trials for the Gaussian process. It learns most from a trial, but its cost grows with the cube of their
-/// number.
+/// The number of trials from which on the Gaussian process is not used. The process learns most from a trial, but its cost
+/// grows with the cube of the number of trials.
 const MOST_TRIALS: usize = 250;
 /// The largest number of dimensions for the Gaussian process, which is slow and no better than other samplers in more.
 const MOST_DIMENSIONS: usize = 30;
 
-/// The default sampler: a Gaussian process first; then CMA-ES if all parameters are numbers, and TPE otherwise.
+/// The default sampler: a Gaussian process first; then CMA-ES and TPE by turns, or TPE alone if CMA-ES does not suit the space.
 #[derive(Debug, Default)]
 pub(super) struct Auto {
     gp: Gp,
@@ -45,7 +45,7 @@ impl Sampler for Auto {
     }
 }
 
-/// Whether all trials ask for all parameters, all parameters are numbers, and there is one objective.
+/// Whether all trials ask for all parameters, all parameters have an order, and there is one objective.
 fn is_numeric(history: &History) -> bool {
     let is_plain =
         |dimension: &crate::inferred::Dimension| dimension.condition.is_none() && dimension.distribution.has_order();

@@ -6,10 +6,10 @@ use ferrotune_space::record::{Ending, TrialRecord};
 
 /// The ratio of the epochs of neighbouring stages; the last stage is the complete training.
 const FACTOR: u64 = 3;
-/// Number of stages before the end.
+/// The largest number of stages before the end.
 const STAGES: usize = 4;
 
-/// The stages of a complete training of `total` epochs: the numbers of epochs after which a loss is used, the largest first.
+/// The stages before the end of a training of `total` epochs: the numbers of epochs after which a loss is used, the largest first.
 pub(super) fn stages(total: u64) -> impl Iterator<Item = u64> {
     let earlier = |stage: &u64| Some(stage.div_ceil(FACTOR)).filter(|earlier| earlier < stage);
     std::iter::successors(Some(total), earlier).skip(1).take(STAGES)

@@ -60,12 +60,12 @@ pub(crate) enum Outcome {
     Pruned {
         /// The number of epochs that the trial trained.
         epochs: u64,
-        /// The best value of the first objective until the trial was pruned, where small is good.
+        /// The summary of the first objective's reports, where small is good.
         loss: Option<f64>,
     },
     /// The trial failed, was killed, timed out, or returned no value.
     Failed,
-    /// The trial exceeded the memory.
+    /// The trial exceeded its memory limit, or was refused because it would exceed that limit.
     OutOfMemory,
     /// The trial runs, waits or was interrupted.
     Open,
@@ -172,7 +172,7 @@ impl History {
         self.settings.source.trials.iter().zip(&self.fitting).filter(|(_, fits)| **fits).map(|(trial, _)| trial)
     }
 
-    /// Whether a known trial has changed, or the proposal is for an earlier trial than the last proposal.
+    /// Whether a known trial has changed or is missing, or the proposal is for an earlier trial than the last proposal.
     fn is_of_other_trials(&self, trials: &[TrialRecord], asking: u64) -> bool {
         let is_other = |(trial, seen): (&TrialRecord, &Option<Fingerprint>)| {
             seen.is_some() && (trial.number == asking || *seen != Fingerprint::of(trial))

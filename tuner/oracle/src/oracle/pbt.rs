@@ -343,7 +343,7 @@ impl Oracle for Pbt {
 /// The state of the populations, from the records.
 #[derive(Debug, Default)]
 struct Lineage {
-    /// The next step; `None` if all trials that have begun have ended.
+    /// The next step; `None` if all populations have trained to their end.
     next: Option<Next>,
     /// The number of trials that have begun, or begin next.
     begun: u64,

@@ -31,8 +31,8 @@ impl Source {
 
     /// For each trial, whether every parameter of the trial is also a parameter of the search and has a value in the search's range.
     ///
-    /// A trial of the search may still ask for a parameter that none has asked for so far, unless a complete trial should have
-    /// asked for it.
+    /// A parameter that no trial of the search has asked for yet counts as a parameter of the search, unless a complete trial
+    /// should have asked for that parameter.
     pub fn fitting<'a>(&self, own: impl Iterator<Item = &'a TrialRecord> + Clone, given: &Given) -> Vec<bool> {
         if self.trials.is_empty() {
             return Vec::new();

@@ -10,8 +10,8 @@ const CROSSOVER_INDEX: f64 = 20.0;
 /// steps do not reach better regions.
 const MUTATION_INDEX: f64 = 5.0;
 
-/// A parameter of a child: the value that it `inherits`, with a mutation in one of `count` parameters; a random value
-/// if it inherits none.
+/// A parameter of a child: the value that the child `inherits`, mutated with the probability 1 / `count`; a random value
+/// if the child inherits none.
 pub(super) fn pass_on<R: Rng + ?Sized>(
     inherits: Option<f64>,
     distribution: &Distribution,

@@ -1,5 +1,5 @@
-//! The supervisor that owns a trial. An attribute of the trial names it, and a study's folder stores it. One folder, which
-//! only one search at a time can open, is one supervisor, however often it is started.
+//! The supervisor that owns a trial. An attribute of the trial names its owner, and a file in the study's folder stores the
+//! supervisor's id. Only one search at a time can open a folder, so all searches of one folder have the same id.
 
 use super::url::StorageUrl;
 use crate::journal::JournalError;

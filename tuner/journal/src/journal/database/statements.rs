@@ -1,5 +1,5 @@
 //! The statements of a transaction on a study: they find the owner of a trial, and write changes if no other supervisor
-//! owns it. Knows no link.
+//! owns the trial. Opens no connection.
 
 use super::changes::{self, Changes, attribute_row, local, upsert};
 use super::connection::{Connection, Row, Value};
@@ -12,11 +12,11 @@ use crate::journal::format::{self, TrialState};
 use ferrotune_space::objective::Direction;
 use serde_json::json;
 
-/// The attributes and directions that a study's tables hold beside its trials.
+/// A study's directions and Ferrotune's attributes of the study, without its trials.
 #[derive(Debug, Default)]
 pub(in crate::journal) struct Head {
     pub(in crate::journal) directions: Vec<Direction>,
-    /// The JSON text of each attribute, with its name.
+    /// The name and the JSON text of each attribute.
     pub(in crate::journal) attributes: Vec<(String, String)>,
 }
 
@@ -50,8 +50,8 @@ pub(super) fn standing(connection: &mut Connection, id: i64) -> Result<(String, 
     standing_of(connection, id, &rows)
 }
 
-/// The SQL that locks the rows of a query, except for rows that another transaction has locked. In SQLite, a transaction
-/// that has begun is alone.
+/// The SQL that locks the rows of a query, except for rows that another transaction has locked. Empty for
+/// SQLite, which allows only one writing transaction anyway.
 pub(super) fn unless_held(connection: &Connection) -> &'static str {
     if connection.is_sqlite() { "" } else { " FOR UPDATE SKIP LOCKED" }
 }
@@ -135,7 +135,7 @@ pub(super) fn delete(connection: &mut Connection, study: i64) -> Result<(), Data
     content::remove_unnamed(connection)
 }
 
-/// Makes this living supervisor the owner of a trial.
+/// Makes a supervisor the owner of a trial. If the trial runs and the supervisor has heartbeats, writes the trial's heartbeat.
 pub(super) fn own(connection: &mut Connection, id: i64, owner: &Owner, runs: bool) -> Result<(), DatabaseError> {
     let row = attribute_row(id, format::SUPERVISOR, &json!(owner).to_string());
     upsert(connection, &changes::USER_ATTRIBUTES, [row].into_iter())?;

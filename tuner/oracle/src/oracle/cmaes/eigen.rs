@@ -33,7 +33,7 @@ pub(super) fn decompose(matrix: &[f64]) -> Eigen {
     Eigen { values: (0..size).map(|row| rest[row * (size + 1)]).collect(), vectors }
 }
 
-/// Makes the entries at `(p, q)` and `(q, p)` zero; returns whether they were not zero before.
+/// Makes the entries at `(p, q)` and `(q, p)` zero and returns true; changes nothing if these entries are negligible.
 fn rotate(rest: &mut [f64], vectors: &mut [f64], size: usize, p: usize, q: usize) -> bool {
     let (diagonal_p, diagonal_q, off) = (rest[p * (size + 1)], rest[q * (size + 1)], rest[p * size + q]);
     if off.abs() <= f64::EPSILON * (diagonal_p * diagonal_q).abs().sqrt() * 0.1 {

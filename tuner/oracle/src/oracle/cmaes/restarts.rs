@@ -11,12 +11,12 @@ use rand_pcg::Pcg64;
 /// The largest number of doublings of the population.
 const MOST_DOUBLINGS: u32 = 8;
 
-/// The form of the strategies.
+/// The settings from which a run makes its strategies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Form {
     /// Initial standard deviation on each axis of the unit cube.
     pub(super) sigma: f64,
-    /// Number of draws of the first generation; Hansen's default if it is not given.
+    /// Number of draws in each generation of the first strategy; Hansen's default if the number is not given.
     pub(super) population: Option<usize>,
     /// Whether the covariance is diagonal.
     pub(super) is_separable: bool,

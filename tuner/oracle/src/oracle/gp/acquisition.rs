@@ -30,7 +30,7 @@ const KEPT: f64 = 0.75;
 /// The models' predictions for a point.
 pub(super) struct Promise {
     pub(super) process: Process,
-    /// The value that a point has to improve.
+    /// The loss on which a point has to improve.
     pub(super) best: f64,
     /// Standard deviation of the losses' noise; 0 if the noise is negligible.
     pub(super) noise: f64,

@@ -15,8 +15,8 @@ const NEAR: f64 = 0.1;
 /// The probability that the bound does not hold.
 const DELTA: f64 = 0.1;
 
-/// A bound, with 90 % confidence, on the best trial's simple regret, in the unit of the losses; `None` without a space
-/// or enough trials.
+/// A bound, with 90 % confidence, on the best trial's simple regret, in the unit of the losses; `None` without
+/// parameters, or without a finished trial that keeps all constraints.
 ///
 /// Makarova et al. (2022), Automatic Termination for Hyperparameter Optimization, AutoML, section 3: the smallest upper
 /// confidence bound of the trials minus the smallest lower confidence bound of the space.
