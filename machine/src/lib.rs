@@ -15,7 +15,7 @@ pub mod process_tree;
 use std::fs;
 use std::path::Path;
 
-/// A function that reads a small file; `None` if the file is absent or unreadable. [`file`] reads files of this machine; a
+/// A function that reads a small file; `None` if the file is absent or unreadable. [`file()`] reads files of this machine; a
 /// test, or a described machine, has its own function.
 pub type Read<'a> = &'a dyn Fn(&Path) -> Option<String>;
 

@@ -6,11 +6,11 @@ use crate::error::Result;
 use ferrotune_space::Value;
 use std::fmt;
 
-/// The integer types of [`Trial::int`].
+/// The integer types of [`Trial::int`](crate::Trial::int).
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a whole-number type that trial.int takes")]
 pub trait Integer: Copy + fmt::Debug + fmt::Display + TryInto<i64> + TryFrom<i64> {}
 
-/// The real types of [`Trial::float`].
+/// The real types of [`Trial::float`](crate::Trial::float).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a real-number type that trial.float takes",
     note = "write the bounds with a point, e.g. `0.0..=1.0`, or use trial.int"
@@ -44,7 +44,7 @@ impl Real for f32 {
     }
 }
 
-/// The types of [`Trial::choice`]: numbers, bools and strings.
+/// The types of [`Trial::choice`](crate::Trial::choice): numbers, bools and strings.
 #[diagnostic::on_unimplemented(
     message = "trial.choice cannot offer values of type `{Self}`",
     note = "offer strings, numbers or bools, and match on the one that was chosen"
@@ -54,7 +54,7 @@ pub trait Choosable {
     fn to_value(&self) -> Value;
 }
 
-/// The types that [`Trial::choice`] returns unchanged: numbers and bools.
+/// The types that [`Trial::choice`](crate::Trial::choice) returns unchanged: numbers and bools.
 pub trait Plain: Choosable + Sized {
     /// The value from the supervisor; `None` if it has another type.
     fn from_value(value: &Value) -> Option<Self>;
