@@ -9,6 +9,7 @@
 //! let source = Source::here();
 //! let mut batches = 0..3;
 //! while let Some(_batch) = batch(source, || batches.next()) {
+//!     std::thread::sleep(std::time::Duration::from_millis(5)); // a step of training
 //!     let _checkpoint = span(Part::Checkpoint);
 //! }
 //! let profile = end(|location| location.to_string(), "cpu").expect("it was begun");
