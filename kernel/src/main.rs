@@ -169,7 +169,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
         Action::Candle { folder } => commands::candle::run(&folder).map(|()| ExitCode::SUCCESS),
         Action::Resume(arguments) => commands::resume::run(&arguments),
         Action::Kernel { connection_file, cuda } => {
-            kernel(&connection_file, arguments, accelerator(cuda)).map(|()| ExitCode::SUCCESS)
+            kernel(&connection_file, arguments, Accelerator::of_option(cuda)).map(|()| ExitCode::SUCCESS)
         }
         Action::CellSupervisor { standard_library, prelude } => cell_supervisor::run([standard_library, prelude]),
         Action::CellRelay => cell_supervisor::run_relay(),
@@ -206,10 +206,6 @@ fn reader() -> Result<ExitCode> {
         ferrotune_reader::keep_objects(folders::cache()?.join("objects"), bytes);
     }
     Ok(ferrotune_reader::main())
-}
-
-fn accelerator(cuda: bool) -> Accelerator {
-    if cuda { Accelerator::Cuda } else { Accelerator::None }
 }
 
 fn magics() -> Result<()> {

@@ -38,6 +38,13 @@ pub(crate) enum Accelerator {
     Cuda,
 }
 
+impl Accelerator {
+    /// The accelerator that the option `--cuda` asks for.
+    pub(crate) fn of_option(cuda: bool) -> Self {
+        if cuda { Self::Cuda } else { Self::None }
+    }
+}
+
 /// A prelude that is ready to be linked.
 #[derive(Clone, Debug)]
 pub(crate) struct Prelude {

@@ -45,7 +45,7 @@ impl Target {
 /// Installs the kernel.
 pub(crate) fn run(Install { target, cuda }: Install) -> Result<()> {
     let toolchain = shipped::toolchain()?;
-    let accelerator = if cuda { Accelerator::Cuda } else { Accelerator::None };
+    let accelerator = Accelerator::of_option(cuda);
     let prelude = with_progress(|show| Prelude::ensure(&toolchain, accelerator, show))?;
     // It may be an old one, and is used from now on.
     let _held = folders::holds::hold(prelude.folder())?;

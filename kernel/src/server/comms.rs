@@ -312,6 +312,22 @@ impl State {
         id
     }
 
+    /// Opens a control of the kernel's own, such as `HTML`, with its layout and its style, such as `HTMLStyle`. Returns the ids of the
+    /// layout, the style and the control.
+    fn open_control(
+        &mut self,
+        iopub: &Iopub,
+        parent: &Parent,
+        [name, style]: [&str; 2],
+        own: &Map<String, Value>,
+        kind: impl FnOnce(WidgetState) -> Kind,
+    ) -> [String; 3] {
+        let layout = self.open_own(iopub, parent, model::layout(), Kind::Widget);
+        let style = self.open_own(iopub, parent, model::style(style), Kind::Widget);
+        let control = self.open_own(iopub, parent, model::control(name, &layout, &style, own), kind);
+        [layout, style, control]
+    }
+
     fn widgets(&self) -> impl Iterator<Item = (&str, &WidgetState)> {
         self.comms.iter().filter(|(_, comm)| !comm.is_closed).filter_map(|(id, comm)| match &comm.kind {
             Kind::Widget(widget) | Kind::StopButton(widget, _) => Some((id.as_str(), widget)),

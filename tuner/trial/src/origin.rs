@@ -5,7 +5,7 @@
 //! only for an error that ends a cell or a trial.
 
 use addr2line::Context;
-use addr2line::gimli::{DwarfSections, EndianSlice, LittleEndian, SectionId};
+use addr2line::gimli::{DwarfSections, EndianSlice, LittleEndian, Reader, SectionId};
 use object::read::ReadCache;
 use object::{Object as _, ObjectSection as _};
 use std::cell::RefCell;
@@ -56,14 +56,15 @@ pub fn calls_to(message: &str) -> Vec<String> {
     // Without this file there are no calls, and the error keeps the place of its `?`.
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let libraries: Vec<Mapped<'_>> = maps.lines().filter_map(Mapped::of).collect();
-    let calls = addresses.iter().filter_map(|&address| {
-        let Mapped { path, .. } = libraries.iter().find(|library| library.addresses.contains(&address))?;
-        if path.starts_with("/memfd:") {
-            return Some(calls_in_memory(address));
+    let path_of = |address: &usize| Some(libraries.iter().find(|library| library.addresses.contains(address))?.path);
+    // Calls within one library follow each other, and its file is read once for them.
+    let runs = addresses.chunk_by(|one, other| path_of(one) == path_of(other));
+    let calls = runs.filter_map(|run| match path_of(&run[0])? {
+        path if path.starts_with("/memfd:") => Some(run.iter().copied().flat_map(calls_in_memory).collect()),
+        path => {
+            let start = libraries.iter().find(|first| first.path == path)?.addresses.start;
+            calls_at(Path::new(path), start, run)
         }
-        let first = libraries.iter().find(|first| first.path == *path)?;
-        // The address is that of the instruction after the call.
-        calls_at(Path::new(path), address.checked_sub(first.addresses.start + 1)? as u64)
     });
     calls.flatten().collect()
 }
@@ -93,9 +94,10 @@ fn calls_in_memory(address: usize) -> Vec<String> {
     calls
 }
 
-/// The calls at an address of a library, innermost first; several where functions have been inlined, and `None` where the library
-/// has no debug information. The crate backtrace does not see libraries that were loaded after its first look-up of a line.
-fn calls_at(library: &Path, address: u64) -> Option<Vec<String>> {
+/// The calls at addresses of a library that is mapped from `start` on, innermost first; several at one address where functions have been
+/// inlined, and `None` where the library has no debug information. The crate backtrace does not see libraries that were loaded after
+/// its first look-up of a line.
+fn calls_at(library: &Path, start: usize, addresses: &[usize]) -> Option<Vec<String>> {
     let cache = ReadCache::new(File::open(library).ok()?);
     let object = object::File::parse(&cache).ok()?;
     let section = |id: SectionId| -> Result<_, object::Error> {
@@ -103,8 +105,14 @@ fn calls_at(library: &Path, address: u64) -> Option<Vec<String>> {
         Ok(bytes.unwrap_or_default())
     };
     let sections = DwarfSections::load(section).ok()?;
-    let context = Context::from_dwarf(sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian))).ok()?;
-    let mut frames = context.find_frames(address).skip_all_loads().ok()?;
+    let lines = Context::from_dwarf(sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian))).ok()?;
+    // Each address is that of the instruction after the call.
+    let places = addresses.iter().filter_map(|address| address.checked_sub(start + 1));
+    Some(places.filter_map(|place| calls_of(&lines, place as u64)).flatten().collect())
+}
+
+fn calls_of<R: Reader>(lines: &Context<R>, address: u64) -> Option<Vec<String>> {
+    let mut frames = lines.find_frames(address).skip_all_loads().ok()?;
     let mut calls = Vec::new();
     while let Some(frame) = frames.next().ok()? {
         let place = frame.location.and_then(|at| Some((at.file?, at.line?)));

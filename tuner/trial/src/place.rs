@@ -59,18 +59,19 @@ fn in_notebook(origin: &Origin, file: &str, line: u32) -> Option<String> {
 /// The text `line 3 of the cell` or `In [2] line 3` for the innermost call of a backtrace that is in the notebook.
 #[cfg(feature = "plugins")]
 pub(crate) fn place_in_backtrace(backtrace: &Backtrace) -> Option<String> {
-    let origin = ORIGIN.get()?;
-    // The standard library returns the calls only as text.
-    let text = backtrace.to_string();
-    let calls = text.lines().filter_map(|line| line.trim_start().strip_prefix("at "));
-    calls.filter_map(file_and_line).find_map(|(file, line)| in_notebook(origin, file, line))
+    innermost_in_notebook(|| {
+        // The standard library returns the calls only as text.
+        let text = backtrace.to_string();
+        text.lines().filter_map(|line| line.trim_start().strip_prefix("at ")).map(str::to_owned).collect()
+    })
 }
 
-/// The text `line 3 of the cell` or `In [2] line 3` for the innermost call in the notebook. Each call is `file:line:column`.
+/// The text `line 3 of the cell` or `In [2] line 3` for the innermost call in the notebook. Each call is `file:line:column`. A program
+/// without a notebook looks no calls up.
 #[cfg(feature = "plugins")]
-pub(crate) fn innermost_in_notebook(calls: &[String]) -> Option<String> {
+pub(crate) fn innermost_in_notebook(calls: impl FnOnce() -> Vec<String>) -> Option<String> {
     let origin = ORIGIN.get()?;
-    calls.iter().filter_map(|call| file_and_line(call)).find_map(|(file, line)| in_notebook(origin, file, line))
+    calls().iter().filter_map(|call| file_and_line(call)).find_map(|(file, line)| in_notebook(origin, file, line))
 }
 
 /// The file and the line in a text `file:line:column`.

@@ -55,7 +55,7 @@ pub(crate) fn detect_anomalies(on: bool) -> Result<(), BoxError> {
 }
 
 /// Does nothing: the candle of crates.io has no hook for errors.
-pub(crate) fn remember_errors() {}
+pub(crate) fn witness_errors() {}
 
 pub(crate) fn line_of_error(_message: &str) -> Option<String> {
     None

@@ -3,7 +3,8 @@
 
 use crate::any_error::BoxError;
 use crate::error::TrialError;
-use crate::origin::{calls_to, witness_errors};
+use crate::origin::calls_to;
+pub(crate) use crate::origin::witness_errors;
 use crate::place::{innermost_in_notebook, place_in_backtrace};
 use crate::seed::given_seed;
 use candle_core::random::{Draws, with_draws};
@@ -85,14 +86,9 @@ pub(crate) fn take_anomaly(message: &str) -> Option<String> {
     Some(format!("{anomaly}{}", place.unwrap_or_default()))
 }
 
-/// Starts to record the origins of candle's errors.
-pub(crate) fn remember_errors() {
-    witness_errors();
-}
-
 /// The innermost line of the notebook that led to the error of candle with this message.
 pub(crate) fn line_of_error(message: &str) -> Option<String> {
-    innermost_in_notebook(&calls_to(message))
+    innermost_in_notebook(|| calls_to(message))
 }
 
 /// The kind, version and memory in use of an open plugin's device, as far as the plugin reports them; `None` for any other device.

@@ -4,9 +4,7 @@
 use crate::connection::{Connection, SupervisorClient};
 use crate::error::{Result, TrialError};
 use crate::place::{has_items, line_of_cell, place};
-use crate::plugins::{
-    detect_anomalies, line_of_error, remember_errors, shortage_of, take_anomaly, write_first_program,
-};
+use crate::plugins::{detect_anomalies, line_of_error, shortage_of, take_anomaly, witness_errors, write_first_program};
 use crate::seed::{begin, in_thread};
 use crate::shared::Shared;
 use crate::trial::Trial;
@@ -169,7 +167,7 @@ fn run_over(mut client: Box<dyn SupervisorClient>, body: Body<'_>, uses: Uses) -
 
 /// Runs the objective on the trial's device, and reports the device to the supervisor before and after.
 fn on_device(trial: &Trial, body: Body<'_>) -> Result<Request, TrialError> {
-    remember_errors();
+    witness_errors();
     // An earlier trial of this process may have turned NaN detection on.
     if let Err(error) = detect_anomalies(trial.debugs_nans()) {
         return Ok(failed(error.as_ref()));

@@ -23,16 +23,14 @@ impl super::Comms {
     ) -> Bundle {
         let mut state = self.lock();
         let Some(value) = value(&bundle.data).filter(|_| state.has_widgets) else { return bundle };
-        let mut open = |values| {
-            let id = state.open_own(&self.iopub, parent, values, Kind::Widget);
-            if let Some(comm) = state.comms.get_mut(&id) {
+        let own = Map::from_iter([("value".to_owned(), value)]);
+        let comms = state.open_control(&self.iopub, parent, ["HTML", "HTMLStyle"], &own, Kind::Widget);
+        for id in &comms {
+            if let Some(comm) = state.comms.get_mut(id) {
                 comm.maker = Some(Maker::unheld(cell));
             }
-            id
-        };
-        let (layout, style) = (open(model::layout()), open(model::style("HTMLStyle")));
-        let own = Map::from_iter([("value".to_owned(), value)]);
-        let html = open(model::control("HTML", &layout, &style, &own));
+        }
+        let [.., html] = comms;
         let shown = model::view(&html, bundle);
         state.lasting.insert(display.to_owned(), html);
         shown

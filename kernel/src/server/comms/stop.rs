@@ -5,7 +5,6 @@ use ferrotune_display::widget::model;
 use serde_json::json;
 
 use super::Kind;
-use super::widget::WidgetState;
 use crate::execution::Press;
 use crate::server::wire::Parent;
 
@@ -22,16 +21,13 @@ impl super::Comms {
         if !state.has_widgets {
             return None;
         }
-        let mut open = |values, kind: &dyn Fn(WidgetState) -> Kind| state.open_own(&self.iopub, parent, values, kind);
-        let layout = open(model::layout(), &Kind::Widget);
-        let style = open(model::style("ButtonStyle"), &Kind::Widget);
         let own =
             json!({"description": "Stop", "icon": "stop", "tooltip": "stop after the current step of each trial"});
         let own = own.as_object().cloned().unwrap_or_default();
-        let pressed = |widget| Kind::StopButton(widget, press.clone());
-        let button = open(model::control("Button", &layout, &style, &own), &pressed);
-        let bundle = model::view(&button, Bundle::text(FALLBACK));
-        state.stop_buttons.insert(id.to_owned(), [layout, style, button]);
+        let kind = |widget| Kind::StopButton(widget, press);
+        let comms = state.open_control(&self.iopub, parent, ["Button", "ButtonStyle"], &own, kind);
+        let bundle = model::view(&comms[2], Bundle::text(FALLBACK));
+        state.stop_buttons.insert(id.to_owned(), comms);
         Some(bundle)
     }
 
