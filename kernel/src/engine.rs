@@ -30,7 +30,7 @@ use evaluate::evaluator::{Evaluated, Evaluator};
 use evaluate::evaluator_state::EvaluatorState;
 use evaluate::preparation::Prepared;
 use evaluate::undo::UndoStates;
-use evaluate::{commands, dependencies, preparation, report, syntax, unkept};
+use evaluate::{commands, dependencies, report, syntax};
 use evcxr::{CompilationError, Error};
 use ferrotune_display::{Bundle, table};
 use ferrotune_link::{CellEnding, SupervisorRequest};
@@ -104,7 +104,8 @@ impl Engine {
 
     fn execute(&mut self, cell: &Cell) -> Result<(), Failure> {
         self.replace_dead_supervisor()?;
-        self.run_code(&cell.code)
+        // Some editors put a byte order mark before a file's text.
+        self.run_code(cell.code.strip_prefix('\u{feff}').unwrap_or(&cell.code))
     }
 
     /// Runs the code of a cell, magics included.
@@ -153,7 +154,7 @@ impl Engine {
             // evcxr first runs its own commands above this command.
             self.evaluate_lines(&lines[..call.line], first_line)?;
             lines[..=call.line].fill("");
-            self.carry_out(command, &call.argument)?;
+            self.carry_out(command, &call)?;
         }
         self.evaluate_lines(&lines, first_line)
     }
@@ -162,24 +163,17 @@ impl Engine {
         let padded = format!("{}{}", "\n".repeat(first_line.saturating_sub(1)), lines.join("\n"));
         let split = ferrotune_magics::split(&padded);
         syntax::check_brackets(&padded, &split.ending)?;
-        let statement = self.notebook.recording.clone();
-        let prepared = preparation::prepare(&padded, &split, statement, self.evaluator.item_names().into_iter());
-        let Prepared { source, insertions, is_rust } = prepared;
-        if !is_rust {
-            syntax::check_operands(&padded)?;
-        }
-        self.link.will_run(self.notebook.count, &padded, &source);
         let before = self.undo.now.clone();
-        let result = self.evaluate(&source).map_err(|error| match error {
-            Error::Message(text) => Error::Message(unkept::reason(&text, &padded).unwrap_or(text)),
-            error => error,
-        });
+        let (Prepared { source, insertions, .. }, result) = self.evaluate_deciding(&padded, &split)?;
         let has_run = result.is_ok();
         let concluded = self.conclude(result, |errors| {
             let failure = || report::compilation(errors, &source, |_| true, &insertions);
             syntax::of_python(&padded).unwrap_or_else(failure)
         });
         self.show_warnings(&padded, &source, &insertions);
+        if let Ok(evaluated) = &concluded {
+            self.warn_unkept(evaluated);
+        }
         if has_run
             && concluded.is_err()
             && let Err(failure) = self.learn_shadowed(&before)
@@ -202,11 +196,15 @@ impl Engine {
     }
 
     /// Runs a command that evcxr does not run.
-    fn carry_out(&mut self, command: KernelCommand, argument: &str) -> Result<(), Failure> {
+    fn carry_out(&mut self, command: KernelCommand, call: &commands::Call) -> Result<(), Failure> {
         match command {
             KernelCommand::Clear => self.clear()?,
             KernelCommand::Restart => self.restart()?,
-            KernelCommand::Document => self.document(argument)?,
+            KernelCommand::Document => self.document(&call.argument)?,
+            KernelCommand::Explain(why) => {
+                let text = format!("{} changes nothing here: {why}\n", call.name);
+                self.link.emit(Output::Stream(Stream::Stderr, text));
+            }
             KernelCommand::Help => self.show(table(&["command", "what it does"], &commands::help())),
             KernelCommand::ShowDependencies => self.show_text(self.undo.now.dependencies_text()),
         }
@@ -259,6 +257,19 @@ impl Engine {
         result.map(drop)
     }
 
+    /// Says which new variables end with the cell, and which ones later cells have with another type.
+    fn warn_unkept(&mut self, Evaluated { unkept, converted, .. }: &Evaluated) {
+        self.notebook.origins.unkept(self.notebook.count, unkept);
+        // A name that begins with `_` is of a value that the user does not mean to use.
+        let unkept = unkept.iter().filter(|(name, _)| !name.starts_with('_'));
+        let unkept = unkept.map(|(name, reason)| format!("`{name}` is not kept: {reason}\n"));
+        let converted = converted.iter().map(|(name, kept)| format!("`{name}` is kept as `{kept}`\n"));
+        let text: String = unkept.chain(converted).collect();
+        if !text.is_empty() {
+            self.link.emit(Output::Stream(Stream::Stderr, text));
+        }
+    }
+
     fn warn_dropped(&mut self, names: &[String]) {
         for name in names {
             let remake = self.notebook.origins.outdated(name);
@@ -274,7 +285,8 @@ impl Engine {
         let result = self.evaluator.run(source);
         match &result {
             Ok(evaluated) if evaluated.run_time.is_some() => {
-                let now = self.evaluator.state(&self.undo.now);
+                let mut now = self.evaluator.state(&self.undo.now);
+                now.undecided.clone_from(&self.undo.now.undecided);
                 self.undo.record(self.notebook.cell, now);
             }
             Err(Error::SubprocessTerminated(_)) => self.undo.now.lose_variables(),

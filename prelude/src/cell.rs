@@ -14,7 +14,9 @@ use ferrotune_devices::fork;
 use ferrotune_devices::pjrt::Profiler;
 use ferrotune_link::{Answer, KernelFrame, connection};
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::any::Any;
 use std::backtrace::Backtrace;
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::panic::{Location, PanicHookInfo};
 use std::path::{Path, PathBuf};
@@ -42,8 +44,11 @@ fn thread_name(index: usize) -> String {
     format!("ferrotune-{index}")
 }
 
+/// The line with which a cell says that it has panicked.
+const PANIC: &str = "EVCXR_PANIC_NOTIFICATION";
+
 /// The function of a cell, which takes the variables and returns them.
-type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
+type Entry = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
 /// The imports of every cell for showing its last expression. The traits have no names there, because a notebook may use their names.
 pub mod shown {
@@ -87,7 +92,14 @@ pub extern "C" fn ferrotune_run(entry: Entry, variables: *mut c_void) -> *mut c_
     let address = variables.expose_provenance();
     let call = || {
         *CELL_THREAD.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current().id());
-        let address = entry(std::ptr::with_exposed_provenance_mut(address)).expose_provenance();
+        // A cell catches its own panics. One that is left is of a destructor, which runs behind the cell's statements.
+        let ran =
+            std::panic::catch_unwind(|| entry(std::ptr::with_exposed_provenance_mut(address)).expose_provenance());
+        let address = ran.unwrap_or_else(|payload| {
+            panicked(&*payload);
+            println!("{PANIC}");
+            address
+        });
         write_device_profile();
         send_profile();
         address
@@ -216,9 +228,15 @@ pub extern "C" fn ferrotune_missing() -> usize {
     if fork::is_open() { 0 } else { store::missing() }
 }
 
+/// The message of a panic without one.
+const NO_TEXT: &str = "a panic whose payload is no text";
+
 /// Keeps the backtrace of a panic on the cell's thread, and prints a panic of another thread.
 fn report_panic(info: &PanicHookInfo<'_>) {
-    let message = info.payload_as_str().unwrap_or("a panic whose payload is no text").to_owned();
+    if IS_REPORTED.get() {
+        return;
+    }
+    let message = info.payload_as_str().unwrap_or(NO_TEXT).to_owned();
     let location = info.location().map(ToString::to_string);
     let thread = std::thread::current();
     if *CELL_THREAD.lock().unwrap_or_else(PoisonError::into_inner) == Some(thread.id()) {
@@ -236,9 +254,34 @@ fn report_panic(info: &PanicHookInfo<'_>) {
     print_located(format!("thread '{name}' panicked at "), location, format!(": {message}\n"));
 }
 
-/// Reports the places of cells through which a panic came to the kernel. A cell that a panic has ended calls this function.
-pub fn panicked() {
-    let Some(backtrace) = BACKTRACE.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+/// Makes the kernel see panics again, after a cell has replaced the hook for them. The cell's own hook runs, too.
+pub fn report_panics() {
+    let own = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        report_panic(info);
+        let is_reported = IS_REPORTED.replace(true);
+        own(info);
+        IS_REPORTED.set(is_reported);
+    }));
+}
+
+thread_local! {
+    /// Whether a hook of ours has seen the present panic of the thread. Another one may come behind the cell's own hook.
+    static IS_REPORTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Reports the places of cells through which a panic came to the kernel. A cell that a panic has ended calls this function, with the
+/// panic's payload. If no hook of ours has seen the panic, reports its message.
+pub fn panicked(payload: &(dyn Any + Send)) {
+    let Some(backtrace) = BACKTRACE.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let message = text.unwrap_or(NO_TEXT).to_owned();
+        if let Err(error) = connection::send(&KernelFrame::Panic { message, location: None }) {
+            eprintln!("the panic is shown without its message: {error}");
+        }
+        return;
+    };
     // The standard library returns the frames only as text.
     let text = backtrace.to_string();
     let locations = text.lines().filter_map(|line| line.trim_start().strip_prefix("at ")).map(str::to_owned).collect();

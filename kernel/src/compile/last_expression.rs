@@ -9,7 +9,7 @@ use std::borrow::Cow;
 const SHOW_START: &str = "(";
 const SHOW_END: &str = ").evcxr_display();";
 /// The lines around the last expression in the form that evcxr compiles next, if the value has no `evcxr_display`.
-const TEXT_START: &str = "evcxr_send_text_plain(&format!(";
+const TEXT_START: &str = "evcxr_send_text_plain(&::std::format!(";
 const TEXT_END: &str = ")));";
 
 /// Rewrites the lines around the last expression, and never moves a line.
@@ -79,13 +79,13 @@ mod tests {
             let method = format!("pub fn evcxr_display({receiver}) {{}}\n");
             let own = format!("{method}(\na\n).evcxr_display();");
             check(&own, &own);
-            let text = format!("{method}evcxr_send_text_plain(&format!(\"{{:?}}\",&(\n\na\n)));");
+            let text = format!("{method}evcxr_send_text_plain(&::std::format!(\"{{:?}}\",&(\n\na\n)));");
             check(&text, &format!("{method}(&(\n\na\n)).evcxr_display();"));
         }
         for receiver in ["&self", "&'a self", "self: &Self"] {
             let method = format!("fn evcxr_display({receiver}) {{}}\n");
             check(&format!("{method}(\na\n).evcxr_display();"), &format!("{method}(&(\na\n)).evcxr_display();"));
-            let text = format!("{method}evcxr_send_text_plain(&format!(\"{{:?}}\",&(\n\na\n)));");
+            let text = format!("{method}evcxr_send_text_plain(&::std::format!(\"{{:?}}\",&(\n\na\n)));");
             check(&text, &text);
         }
     }

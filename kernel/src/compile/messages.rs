@@ -7,6 +7,15 @@ use serde_json::Value;
 /// A variable that evcxr puts behind the last line of a cell.
 const BEHIND_CELL: &str = "`evcxr_variable_store`";
 
+/// The type that evcxr gives the error of a cell.
+const ERROR_TYPE: &str = "EvcxrUserCodeError";
+
+/// The message about a `return` with a value.
+const RETURN: &str = "a cell returns no value: write it as the last expression, or end the cell with `return Ok(());`";
+
+/// The texts of notes whose places say to evcxr which variable borrows.
+const REQUIREMENTS: [&str; 2] = ["requirement that the value outlives", "requires argument type to outlive"];
+
 /// The messages that rustc has written.
 pub(super) struct Messages {
     /// Lines of JSON for evcxr.
@@ -39,6 +48,10 @@ impl Messages {
 fn for_evcxr(error: &mut Value) {
     let line = primary_span(error).map(|span| span["line_start"].clone());
     for child in error["children"].as_array_mut().into_iter().flatten() {
+        let message = child["message"].as_str().unwrap_or_default();
+        if REQUIREMENTS.iter().any(|requirement| message.contains(requirement)) {
+            continue;
+        }
         let spans = child["spans"].as_array().map_or(&[][..], Vec::as_slice);
         if spans.is_empty() || spans.iter().any(|span| Some(&span["line_start"]) == line.as_ref()) {
             continue;
@@ -49,6 +62,36 @@ fn for_evcxr(error: &mut Value) {
         child["spans"] = Value::Array(Vec::new());
     }
     name_the_end(error);
+    without_function(error);
+}
+
+/// Removes from an error what is true of the function in which evcxr puts the statements, and of no cell.
+fn without_function(error: &mut Value) {
+    let is_of_function = |span: &Value| span["text"][0]["text"].as_str().is_some_and(|text| text.contains(ERROR_TYPE));
+    let encloses = |span: &Value| span["label"] == "enclosing closure" && is_of_function(span);
+    if let Some(spans) = error["spans"].as_array_mut()
+        && spans.iter().any(encloses)
+    {
+        spans.retain(|span| !encloses(span));
+        spans.iter_mut().for_each(|span| span["label"] = Value::from("outside of a loop"));
+        let message = error["message"].as_str().unwrap_or_default();
+        error["message"] = Value::from(message.replace("inside of a closure", "outside of a loop"));
+    }
+    let returns = primary_span(error).is_some_and(|span| {
+        let text = span["text"][0]["text"].as_str().unwrap_or_default();
+        span["label"].as_str().is_some_and(|label| label.contains(ERROR_TYPE)) && text.contains("return")
+    });
+    if returns {
+        error["message"] = Value::from(RETURN);
+    }
+    let plain = |text: &mut Value| {
+        if let Some(changed) = text.as_str().filter(|text| text.contains(ERROR_TYPE)) {
+            *text = Value::from(changed.replace(ERROR_TYPE, "Error"));
+        }
+    };
+    plain(&mut error["message"]);
+    error["spans"].as_array_mut().into_iter().flatten().for_each(|span| plain(&mut span["label"]));
+    error["children"].as_array_mut().into_iter().flatten().for_each(|child| plain(&mut child["message"]));
 }
 
 /// Replaces evcxr's variable behind the user's last line by the words "the end of the cell".

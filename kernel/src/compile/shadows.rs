@@ -30,7 +30,7 @@ const COPIED: [&str; 17] = [
 
 /// The lines behind which the user's statements begin, in cells without and with `.await`.
 pub(super) const BEFORE_STATEMENTS: [&str; 2] =
-    ["let _ = (|| -> std::result::Result<(), EvcxrUserCodeError> {", ".block_on(async {"];
+    ["let _ = (|| -> ::std::result::Result<(), EvcxrUserCodeError> {", ".block_on(async {"];
 
 const PUT: &str = "evcxr_variable_store.put_variable::<";
 
@@ -57,7 +57,7 @@ pub(super) fn of<'a>(lines: &[&'a str]) -> Vec<Shadowed<'a>> {
 /// The variable that a generated line takes out of the store.
 pub(super) fn loaded(line: &str) -> Option<Shadowed<'_>> {
     let (_, rest) = line.strip_prefix("let ")?.split_once(" = evcxr_variable_store.take_variable::<")?;
-    let (type_name, rest) = rest.rsplit_once(">(stringify!(")?;
+    let (type_name, rest) = rest.rsplit_once(">(::std::stringify!(")?;
     Some(Shadowed { name: rest.strip_suffix("));")?, type_name })
 }
 
@@ -110,15 +110,15 @@ mod tests {
 
     fn names(statements: &str) -> Vec<String> {
         let source = format!(
-            "let mut a = evcxr_variable_store.take_variable::<Vec<u8>>(stringify!(a));
-let b = evcxr_variable_store.take_variable::<i32>(stringify!(b));
-let c = evcxr_variable_store.take_variable::<String>(stringify!(c));
-let _ = (|| -> std::result::Result<(), EvcxrUserCodeError> {{
+            "let mut a = evcxr_variable_store.take_variable::<Vec<u8>>(::std::stringify!(a));
+let b = evcxr_variable_store.take_variable::<i32>(::std::stringify!(b));
+let c = evcxr_variable_store.take_variable::<String>(::std::stringify!(c));
+let _ = (|| -> ::std::result::Result<(), EvcxrUserCodeError> {{
 {statements}
-evcxr_variable_store.put_variable::<i32>(stringify!(a), a);
-evcxr_variable_store.put_variable::<i32>(stringify!(b), b);
-Ok(())}})();
-evcxr_variable_store.put_variable::<String>(stringify!(c), c);
+evcxr_variable_store.put_variable::<i32>(::std::stringify!(a), a);
+evcxr_variable_store.put_variable::<i32>(::std::stringify!(b), b);
+::std::result::Result::Ok(())}})();
+evcxr_variable_store.put_variable::<String>(::std::stringify!(c), c);
 evcxr_variable_store
 }}"
         );

@@ -19,7 +19,9 @@ const LAST_FUNCTION: &str = "pub fn create_variable_store()";
 /// First line of the error type that evcxr writes for `?`.
 const ERROR_TYPE: &str = "struct EvcxrUserCodeError {}";
 /// Beginning of the line that reports a panic to evcxr.
-const PANIC: &str = "println!(\"EVCXR_PANIC_NOTIFICATION\");";
+const PANIC: &str = "::std::println!(\"EVCXR_PANIC_NOTIFICATION\");";
+/// The line above it.
+const CAUGHT: &str = "::std::result::Result::Err(_) => {";
 /// The lines around the future of a cell with `.await`: the first and the last line before it, and the line behind it.
 const RUNTIME: &str = "let mut mutex =";
 const FUTURE: &str = ".block_on(async {";
@@ -73,17 +75,20 @@ fn with_calls_of_prelude(source: &str) -> String {
     let mut lines: Vec<Cow<'_, str>> = source.lines().map(Cow::from).collect();
     if let Some(at) = lines.iter().position(|line| line.trim() == ERROR_TYPE)
         && let [_, _, from, print, ..] = &mut lines[at..]
-        && let Some(text) = print.trim().strip_prefix("eprintln!(").and_then(|rest| rest.strip_suffix(");"))
+        && let Some(text) = print.trim().strip_prefix("::std::eprintln!(").and_then(|rest| rest.strip_suffix(");"))
     {
         let with_place = text.replacen("{}", "{:#}", 1).replacen("{:?}", "{:#?}", 1);
         *print = format!(
-            "::ferrotune::cell::failed(format!({text}), ::ferrotune::cell::place_of(&error, || format!({with_place})));"
+            "::ferrotune::cell::failed(::std::format!({text}), ::ferrotune::cell::place_of(&error, || ::std::format!({with_place})));"
         )
         .into();
         *from = format!("#[track_caller] {}", from.trim()).into();
     }
-    if let Some(panic) = lines.iter_mut().rfind(|line| line.trim() == PANIC) {
-        *panic = format!("::ferrotune::cell::panicked(); {PANIC}").into();
+    if let Some(at) = lines.iter().rposition(|line| line.trim() == PANIC)
+        && let Some(caught) = at.checked_sub(1).filter(|at| lines[*at].trim() == CAUGHT)
+    {
+        lines[caught] = CAUGHT.replace('_', "payload").into();
+        lines[at] = format!("::ferrotune::cell::panicked(&*payload); {PANIC}").into();
     }
     last_expression::show_with_prelude(&mut lines);
     unnamed::leave_in_store(&mut lines);
@@ -135,8 +140,8 @@ fn with_fingerprints(source: &str, externs: &[Extern]) -> syn::Result<String> {
     let definitions = Definitions::parse(source, externs)?;
     let call = |Statement { call, type_name, name, rest }: Statement<'_>| -> syn::Result<String> {
         Ok(match definitions.fingerprint(type_name)? {
-            Some(print) => format!("{call}_as::<{type_name}>(stringify!({name}), {print:#x}{rest}"),
-            None => format!("{call}::<{type_name}>(stringify!({name}){rest}"),
+            Some(print) => format!("{call}_as::<{type_name}>(::std::stringify!({name}), {print:#x}{rest}"),
+            None => format!("{call}::<{type_name}>(::std::stringify!({name}){rest}"),
         })
     };
     let lines: Vec<&str> = source.lines().collect();
@@ -171,7 +176,7 @@ fn statement(line: &str) -> Option<Statement<'_>> {
     if !matches!(call, "vars_ok &= evcxr_variable_store.check_variable" | "evcxr_variable_store.put_variable") {
         return None;
     }
-    let (type_name, rest) = rest.rsplit_once(">(stringify!(")?;
+    let (type_name, rest) = rest.rsplit_once(">(::std::stringify!(")?;
     let (name, rest) = rest.split_once(')')?;
     Some(Statement { call, type_name, name, rest })
 }
@@ -202,33 +207,33 @@ mod tests {
     #[test]
     fn errors_panics_and_values_go_to_the_prelude() {
         let source = "            struct EvcxrUserCodeError {}
-            impl<T: std::fmt::Debug> From<T> for EvcxrUserCodeError {
+            impl<T: ::std::fmt::Debug> ::std::convert::From<T> for EvcxrUserCodeError {
                 fn from(error: T) -> Self {
-                    eprintln!(\"{:?}\", error);
-                    println!(\"{}\", evcxr_internal_runtime::USER_ERROR_OCCURRED);
+                    ::std::eprintln!(\"{:?}\", error);
+                    ::std::println!(\"{}\", evcxr_internal_runtime::USER_ERROR_OCCURRED);
 (
 f
 (
 1
 )
 ).evcxr_display();
-  Err(_) => {
-    println!(\"EVCXR_PANIC_NOTIFICATION\");
+  ::std::result::Result::Err(_) => {
+    ::std::println!(\"EVCXR_PANIC_NOTIFICATION\");
 }}
 ";
         let expected = "            struct EvcxrUserCodeError {}
-            impl<T: std::fmt::Debug> From<T> for EvcxrUserCodeError {
+            impl<T: ::std::fmt::Debug> ::std::convert::From<T> for EvcxrUserCodeError {
 #[track_caller] fn from(error: T) -> Self {
-::ferrotune::cell::failed(format!(\"{:?}\", error), ::ferrotune::cell::place_of(&error, || format!(\"{:#?}\", error)));
-                    println!(\"{}\", evcxr_internal_runtime::USER_ERROR_OCCURRED);
+::ferrotune::cell::failed(::std::format!(\"{:?}\", error), ::ferrotune::cell::place_of(&error, || ::std::format!(\"{:#?}\", error)));
+                    ::std::println!(\"{}\", evcxr_internal_runtime::USER_ERROR_OCCURRED);
 (&(
 f
 (
 1
 )
 )).evcxr_display();
-  Err(_) => {
-::ferrotune::cell::panicked(); println!(\"EVCXR_PANIC_NOTIFICATION\");
+::std::result::Result::Err(payload) => {
+::ferrotune::cell::panicked(&*payload); ::std::println!(\"EVCXR_PANIC_NOTIFICATION\");
 }}
 ";
         assert_eq!(with_calls_of_prelude(source), expected);
@@ -245,17 +250,18 @@ f
     fn a_shadowed_variable_goes_back_with_its_fingerprint() {
         let source = "struct P(u8);
 fn run() {
-let p = evcxr_variable_store.take_variable::<P>(stringify!(p));
-let _ = (|| -> std::result::Result<(), EvcxrUserCodeError> {
+let p = evcxr_variable_store.take_variable::<P>(::std::stringify!(p));
+let _ = (|| -> ::std::result::Result<(), EvcxrUserCodeError> {
 let p = 1;
-evcxr_variable_store.put_variable::<i32>(stringify!(p), p);
-Ok(())})();
+evcxr_variable_store.put_variable::<i32>(::std::stringify!(p), p);
+::std::result::Result::Ok(())})();
 evcxr_variable_store
 }
 ";
         let print = Definitions::parse(source, &[]).unwrap().fingerprint("P").unwrap().unwrap();
-        let back =
-            format!("evcxr_variable_store.put_back_as::<P>(stringify!(p), {print:#x}, p);evcxr_variable_store\n}}");
+        let back = format!(
+            "evcxr_variable_store.put_back_as::<P>(::std::stringify!(p), {print:#x}, p);evcxr_variable_store\n}}"
+        );
         assert_eq!(with_fingerprints(source, &[]).unwrap(), source.replace("evcxr_variable_store\n}", &back));
     }
 
@@ -263,18 +269,18 @@ evcxr_variable_store
     fn variables_of_the_users_types_are_checked_and_stored_with_a_fingerprint() {
         let source = "struct P(Vec<u8>);
 fn run() {
-vars_ok &= evcxr_variable_store.check_variable::<Vec<P>>(stringify!(p));
-vars_ok &= evcxr_variable_store.check_variable::<Vec<f32>>(stringify!(q));
-let p = evcxr_variable_store.take_variable::<Vec<P>>(stringify!(p));
-evcxr_variable_store.put_variable::<Vec<P>>(stringify!(p), p);
+vars_ok &= evcxr_variable_store.check_variable::<Vec<P>>(::std::stringify!(p));
+vars_ok &= evcxr_variable_store.check_variable::<Vec<f32>>(::std::stringify!(q));
+let p = evcxr_variable_store.take_variable::<Vec<P>>(::std::stringify!(p));
+evcxr_variable_store.put_variable::<Vec<P>>(::std::stringify!(p), p);
 }
 ";
         let expected = "struct P(Vec<u8>);
 fn run() {
-vars_ok &= evcxr_variable_store.check_variable_as::<Vec<P>>(stringify!(p), PRINT);
-vars_ok &= evcxr_variable_store.check_variable::<Vec<f32>>(stringify!(q));
-let p = evcxr_variable_store.take_variable::<Vec<P>>(stringify!(p));
-evcxr_variable_store.put_variable_as::<Vec<P>>(stringify!(p), PRINT, p);
+vars_ok &= evcxr_variable_store.check_variable_as::<Vec<P>>(::std::stringify!(p), PRINT);
+vars_ok &= evcxr_variable_store.check_variable::<Vec<f32>>(::std::stringify!(q));
+let p = evcxr_variable_store.take_variable::<Vec<P>>(::std::stringify!(p));
+evcxr_variable_store.put_variable_as::<Vec<P>>(::std::stringify!(p), PRINT, p);
 }
 ";
         let print = Definitions::parse(source, &[]).unwrap().fingerprint("Vec<P>").unwrap().unwrap();

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// The last line of the user's statements and of the lines that store new variables.
-const AFTER_STATEMENTS: &str = "Ok(())";
+const AFTER_STATEMENTS: &str = "::std::result::Result::Ok(())";
 const PUT: &str = "evcxr_variable_store.put_variable::<";
 /// The attribute that makes the compiler skip a statement. The line stays, because it says whether the variable is `mut`.
 const SKIP: &str = "#[cfg(any())] ";
@@ -38,7 +38,7 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
 
 /// The variable that a generated line puts back into the store.
 fn stored(line: &str) -> Option<&str> {
-    let (_, rest) = line.strip_prefix(PUT)?.rsplit_once(">(stringify!(")?;
+    let (_, rest) = line.strip_prefix(PUT)?.rsplit_once(">(::std::stringify!(")?;
     Some(rest.split_once(')')?.0)
 }
 
@@ -49,15 +49,15 @@ mod tests {
     /// The names that a cell with these statements takes out of the store and puts back.
     fn used(statements: &str) -> (Vec<String>, Vec<String>) {
         let source = format!(
-            "let mut a = evcxr_variable_store.take_variable::<Vec<u8>>(stringify!(a));
-let b = evcxr_variable_store.take_variable::<i32>(stringify!(b));
-let r#type = evcxr_variable_store.take_variable::<i32>(stringify!(r#type));
-let _ = (|| -> std::result::Result<(), EvcxrUserCodeError> {{
+            "let mut a = evcxr_variable_store.take_variable::<Vec<u8>>(::std::stringify!(a));
+let b = evcxr_variable_store.take_variable::<i32>(::std::stringify!(b));
+let r#type = evcxr_variable_store.take_variable::<i32>(::std::stringify!(r#type));
+let _ = (|| -> ::std::result::Result<(), EvcxrUserCodeError> {{
 {statements}
-Ok(())}})();
-evcxr_variable_store.put_variable::<Vec<u8>>(stringify!(a), a);
-evcxr_variable_store.put_variable::<i32>(stringify!(b), b);
-evcxr_variable_store.put_variable::<i32>(stringify!(r#type), r#type);
+::std::result::Result::Ok(())}})();
+evcxr_variable_store.put_variable::<Vec<u8>>(::std::stringify!(a), a);
+evcxr_variable_store.put_variable::<i32>(::std::stringify!(b), b);
+evcxr_variable_store.put_variable::<i32>(::std::stringify!(r#type), r#type);
 evcxr_variable_store
 }}"
         );

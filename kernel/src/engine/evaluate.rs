@@ -15,6 +15,6 @@ pub(super) mod redeclaration;
 pub(super) mod report;
 pub(super) mod sharing;
 pub(super) mod syntax;
+pub(super) mod undecided;
 pub(super) mod undo;
-pub(super) mod unkept;
 pub(super) mod warnings;

@@ -28,6 +28,8 @@ pub(super) struct Notebook {
     pub(super) previous_folder: Option<PathBuf>,
     /// The statement that starts the recording of a cell under `%%profile`. It is inserted before the cell's first token.
     pub(super) recording: Option<String>,
+    /// Whether the last cell may have replaced the hook with which the prelude reports panics.
+    pub(super) changes_hook: bool,
     /// The files that `%run` runs now, the innermost last.
     pub(super) running_files: Vec<PathBuf>,
     searches: u64,

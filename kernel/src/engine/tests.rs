@@ -57,7 +57,10 @@ fn nothing_runs_after_a_failure() {
 fn nothing_runs_of_a_cell_that_is_wrong_somewhere() {
     for (code, error) in [
         ("f();\n%whoo", "MagicError: unknown magic %whoo; did you mean %who? %lsmagic lists them all"),
-        (":quit\nf();", "CommandError: :quit does not work here; shut the kernel down in the front end"),
+        (
+            ":toolchain x\nf();",
+            "CommandError: :toolchain does not work here; choose it with `rustup default` or RUSTUP_TOOLCHAIN, and restart the kernel",
+        ),
         ("f();\ng(", "CompilationError: error: this `(` is never closed (line 2, column 2)"),
         ("f();\n1 +", "CompilationError: error: expected expression (line 2, column 4)"),
     ] {
@@ -161,7 +164,7 @@ fn undo_brings_back_the_variables_and_then_the_evaluator() {
     table.check("g();", [ran("g();").knows(&["a", "b"])], ["done"]);
     table.keeps_snapshots_before(&[1, 2]);
     table.orders();
-    let state = "let mut a: i32 = evcxr_variable_store.take_variable::<i32>(stringify!(a));\n";
+    let state = "let mut a: i32 = evcxr_variable_store.take_variable::<i32>(::std::stringify!(a));\n";
     let undone = ["shown: undone: the last cell; the variables are a", "done"];
     table.check("%undo", redeclared(ran(state).knows(&["a"])), undone);
     // The cell of %undo has number 3, and the cells that it runs in the evaluator have no number.
@@ -179,7 +182,7 @@ fn a_cell_that_cannot_be_undone_has_no_number() {
     assert_eq!(table.orders(), ["begin", "sync"]);
     table.keeps_snapshots_before(&[1]);
     let undone = ["shown: undone: the last cell; there are no variables", "done"];
-    table.check("%undo", redeclared(ran("if !vars_ok { return Ok(()); }\n}\n")), undone);
+    table.check("%undo", redeclared(ran("if !vars_ok { return ::std::result::Result::Ok(()); }\n}\n")), undone);
 }
 
 #[test]
@@ -190,7 +193,11 @@ fn a_snapshot_that_does_not_wake_costs_the_variables() {
     table.check("%restore trian", [], ["MagicError: there is no checkpoint trian; trained"]);
     table.set_return_reply(SupervisorReply::Lost);
     let lost = "EngineError: the snapshot did not wake in time, and the variables are lost";
-    table.check("%restore trained", redeclared(ran("if !vars_ok { return Ok(()); }\n}\n")), [lost]);
+    table.check(
+        "%restore trained",
+        redeclared(ran("if !vars_ok { return ::std::result::Result::Ok(()); }\n}\n")),
+        [lost],
+    );
     assert!(table.engine.undo.now.names().is_empty());
     table.check("%restore trained", [], ["MagicError: there is no checkpoint trained; %checkpoint NAME makes one"]);
 }
@@ -203,7 +210,7 @@ fn a_supervisor_that_has_ended_is_started_again_with_the_limit_and_without_varia
     table.engine.supervisor.kill();
     let expected = "EngineError: the supervisor of the cells ended (signal: 9 (SIGKILL)); it was started again, and the \
                 variables are lost";
-    table.check("f();", redeclared(ran("if !vars_ok { return Ok(()); }\n}\n")), [expected]);
+    table.check("f();", redeclared(ran("if !vars_ok { return ::std::result::Result::Ok(()); }\n}\n")), [expected]);
     let limits = table.orders().into_iter().filter(|order| order.starts_with("limit")).count();
     assert_eq!(limits, 2, "the new one has the limit, too");
     table.check("f();", [ran("f();")], ["done"]);

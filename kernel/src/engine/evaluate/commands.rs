@@ -1,7 +1,7 @@
 //! The table of evcxr's `:commands`: those that work here, and the replacements for those that do not.
 //!
-//! Commands are written above a cell's first line of Rust, as evcxr demands. A command that has no effect here, or that breaks
-//! later cells, is refused before any line of the cell runs. This file runs no command itself.
+//! Commands are written above a cell's first line of Rust, as evcxr demands. A command that breaks later
+//! cells, or without which they may mean something else, is refused before any line of the cell runs. This file runs no command itself.
 
 /// The program that runs a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +21,13 @@ pub(in crate::engine) enum KernelCommand {
     Document,
     /// `:help`, which lists the commands.
     Help,
+    /// A command that changes nothing here, with the reason or what to do instead.
+    Explain(&'static str),
     /// `:show_deps`, which lists the crates that the user has added.
     ShowDependencies,
 }
 
-use KernelCommand::{Clear, Document, Help, Restart, ShowDependencies};
+use KernelCommand::{Clear, Document, Explain, Help, Restart, ShowDependencies};
 use Runner::{Evcxr, Kernel};
 
 struct Command {
@@ -40,6 +42,8 @@ enum Usage {
         runner: Runner,
         help: &'static str,
     },
+    /// The command changes nothing here, and the cell goes on. The text says why, or what to do instead.
+    WithoutEffect(&'static str),
     /// The command does not work here. The text says what to do instead.
     Refused(&'static str),
 }
@@ -52,43 +56,47 @@ const fn one_of(name: &'static str, arguments: &'static [&'static str], help: &'
     Command { name, usage: Usage::Works { arguments, runner: Evcxr, help } }
 }
 
+const fn without_effect(name: &'static str, why: &'static str) -> Command {
+    Command { name, usage: Usage::WithoutEffect(why) }
+}
+
 const fn refused(name: &'static str, instead: &'static str) -> Command {
     Command { name, usage: Usage::Refused(instead) }
 }
 
 /// All commands of evcxr, sorted.
 const COMMANDS: &[Command] = &[
-    refused(":allow_static_linking", "cells always link the one candle of the notebook"),
+    without_effect(":allow_static_linking", "cells always link the one candle of the notebook"),
     works(":build_env", Evcxr, "sets a variable for the compiler, KEY=VALUE: env!(\"KEY\") in a cell reads it"),
-    refused(":cache", "built crates are kept without it"),
+    without_effect(":cache", "built crates are kept without it"),
     works(":clear", Kernel(Clear), "forgets all variables, definitions and crates; %undo takes it back"),
-    refused(":clear_cache", "it is the cache of another program; Ferrotune keeps crates in a folder of its own"),
-    refused(":codegen_backend", "cells are compiled by rustc's own backend"),
+    without_effect(":clear_cache", "it is the cache of another program; Ferrotune keeps crates in a folder of its own"),
+    without_effect(":codegen_backend", "cells are compiled by rustc's own backend"),
     works(":dep", Evcxr, "adds a crate: :dep NAME = \"VERSION\", or :dep PATH"),
     works(":doc", Kernel(Document), "shows the documentation of a name"),
     one_of(":efmt", &["", "{}", "{:?}"], "how an error at a `?` is shown, {} or {:?}"),
     refused(":env", "write %env KEY=VALUE"),
     works(":explain", Evcxr, "explains the compiler's last error"),
-    refused(":fmt", "write println!(\"{:#?}\", value) for another form than {:?}"),
+    without_effect(":fmt", "write println!(\"{:#?}\", value) for another form than {:?}"),
     works(":help", Kernel(Help), "lists the commands that work here"),
     refused(":internal_debug", "it is for those who change evcxr"),
     works(":last_compile_dir", Evcxr, "names the folder in which cells are compiled"),
     refused(":last_error_json", "the whole error is shown below its cell"),
-    refused(":linker", "cells are linked with the linker that was found when the kernel started"),
+    without_effect(":linker", "cells are linked with the linker that was found when the kernel started"),
     refused(":load_config", "write the lines of the settings file in a cell"),
     one_of(":offline", &["0", "1"], "whether cargo stays off the network, 0 or 1"),
     one_of(":opt", &["", "0", "1", "2", "3"], "how far cells are optimised, 0 to 3; 2 at first"),
-    refused(":preserve_vars_on_panic", "a panic never loses a variable"),
-    refused(":quit", "shut the kernel down in the front end"),
+    without_effect(":preserve_vars_on_panic", "a panic never loses a variable"),
+    without_effect(":quit", "shut the kernel down in the front end"),
     works(":restart", Kernel(Restart), "forgets all variables; %undo takes it back"),
-    refused(":sccache", "built crates are kept without it"),
+    without_effect(":sccache", "built crates are kept without it"),
     works(":show_deps", Kernel(ShowDependencies), "lists the crates that :dep has added"),
     works(":t", Evcxr, "shows the type of a variable, as :type does"),
-    refused(":time_passes", "%time shows how long a cell takes to compile and to run"),
-    refused(":timing", "%time shows how long a cell takes to compile and to run"),
+    without_effect(":time_passes", "%time shows how long a cell takes to compile and to run"),
+    without_effect(":timing", "%time shows how long a cell takes to compile and to run"),
     refused(":toolchain", "choose it with `rustup default` or RUSTUP_TOOLCHAIN, and restart the kernel"),
     works(":type", Evcxr, "shows the type of a variable"),
-    refused(":types", "write :type NAME"),
+    without_effect(":types", "write :type NAME"),
     works(":vars", Evcxr, "lists the variables with their types"),
     works(":version", Evcxr, "shows the version of evcxr"),
 ];
@@ -145,6 +153,10 @@ fn call(line: usize, name: &str, argument: &str) -> Result<Call, String> {
         command.ok_or_else(|| format!("there is no command {name}; :help lists those that work"))?;
     let (arguments, runner) = match usage {
         Usage::Works { arguments, runner, .. } => (arguments, *runner),
+        Usage::WithoutEffect(why) => {
+            let runner = Kernel(Explain(why));
+            return Ok(Call { line, name, argument: argument.to_owned(), runner });
+        }
         Usage::Refused(instead) => return Err(format!("{name} does not work here; {instead}")),
     };
     if !arguments.is_empty() && !arguments.contains(&argument) {
@@ -159,7 +171,7 @@ fn call(line: usize, name: &str, argument: &str) -> Result<Call, String> {
 fn working() -> impl Iterator<Item = (&'static str, &'static str)> {
     COMMANDS.iter().filter_map(|Command { name, usage }| match usage {
         Usage::Works { help, .. } => Some((*name, *help)),
-        Usage::Refused(_) => None,
+        Usage::WithoutEffect(_) | Usage::Refused(_) => None,
     })
 }
 

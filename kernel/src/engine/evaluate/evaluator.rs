@@ -46,4 +46,8 @@ pub(in crate::engine) struct Evaluated {
     pub(in crate::engine) run_time: Option<Duration>,
     /// The representations, by MIME type, of the value of the last expression. Most values come over the link instead.
     pub(in crate::engine) value: HashMap<String, String>,
+    /// The variables that end with the cell, each with the reason.
+    pub(in crate::engine) unkept: Vec<(String, String)>,
+    /// The variables that later cells have with another type than this cell, each with that type.
+    pub(in crate::engine) converted: Vec<(String, String)>,
 }

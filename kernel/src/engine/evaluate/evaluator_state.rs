@@ -4,6 +4,8 @@
 //! item of the notebook, and evcxr lists the variables with their types. One cell made of these items and variables gives the
 //! state back to an evcxr that has forgotten everything.
 
+use crate::engine::evaluate::place;
+use crate::engine::evaluate::undecided::Undecided;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 use syn::visit::{self, Visit};
@@ -12,7 +14,7 @@ use syn::visit::{self, Visit};
 const BELOW_ITEMS: &str = "struct EvcxrUserCodeError {}";
 
 /// The beginning of the generated function that has the statements of a cell.
-pub(in crate::engine) const STATEMENTS: &str = "pub extern \"C\" fn run_user_code_";
+pub(in crate::engine) const STATEMENTS: &str = "pub extern \"C-unwind\" fn run_user_code_";
 
 /// The first line of the generated source.
 const ABOVE_ITEMS: &str = "#![allow(unused_imports, unused_mut, dead_code)]";
@@ -32,11 +34,13 @@ pub(in crate::engine) struct EvaluatorState {
     variables: Vec<(String, String)>,
     /// The crates that the user has added, as arguments of `:dep`.
     dependencies: Vec<String>,
+    /// The `let` statements that wait for the cell that decides their types.
+    pub(in crate::engine) undecided: Vec<Undecided>,
 }
 
 impl EvaluatorState {
     pub(in crate::engine) fn new(source: String, variables: Vec<(String, String)>, dependencies: Vec<String>) -> Self {
-        Self { source, variables, dependencies }
+        Self { source, variables, dependencies, undecided: Vec::new() }
     }
 
     pub(in crate::engine) fn dependencies(&self) -> &[String] {
@@ -54,6 +58,14 @@ impl EvaluatorState {
     /// Forgets the variables, and keeps the items.
     pub(in crate::engine) fn lose_variables(&mut self) {
         self.variables.clear();
+        self.undecided.clear();
+    }
+
+    /// Forgets the statements whose types a cell has decided, and those whose names it declares anew.
+    pub(in crate::engine) fn decide(&mut self, cell: &str, decided: &[Undecided]) {
+        let declared = place::declared(cell);
+        let is_declared = |undecided: &Undecided| undecided.names.iter().any(|name| declared.contains(name));
+        self.undecided.retain(|undecided| !decided.contains(undecided) && !is_declared(undecided));
     }
 
     /// Names of the variables, sorted.
@@ -86,13 +98,14 @@ impl EvaluatorState {
         // These lines equal evcxr's own, since `compile/source.rs` searches for them. The store drops variables of another type.
         cell += "{\nlet mut vars_ok = true;\n";
         for (name, type_name) in &self.variables {
-            cell += &format!("vars_ok &= evcxr_variable_store.check_variable::<{type_name}>(stringify!({name}));\n");
+            cell +=
+                &format!("vars_ok &= evcxr_variable_store.check_variable::<{type_name}>(::std::stringify!({name}));\n");
         }
-        cell += "if !vars_ok { return Ok(()); }\n}\n";
+        cell += "if !vars_ok { return ::std::result::Result::Ok(()); }\n}\n";
         for (name, type_name) in &self.variables {
             let keyword = keyword(&mutable, name);
             cell += &format!(
-                "{keyword} {name}: {type_name} = evcxr_variable_store.take_variable::<{type_name}>(stringify!({name}));\n"
+                "{keyword} {name}: {type_name} = evcxr_variable_store.take_variable::<{type_name}>(::std::stringify!({name}));\n"
             );
         }
         Ok(cell)
@@ -200,18 +213,18 @@ impl P { fn x(&self) -> f64 { self.x } }
             struct EvcxrUserCodeError {}
             impl<T: std::fmt::Debug> From<T> for EvcxrUserCodeError { fn from(error: T) -> Self { EvcxrUserCodeError {} } }
 #[unsafe(no_mangle)]
-pub extern "C" fn run_user_code_3(mut evcxr_variable_store: *mut S) -> *mut S {
+pub extern "C-unwind" fn run_user_code_3(mut evcxr_variable_store: *mut S) -> *mut S {
 let evcxr_variable_store = unsafe {&mut *evcxr_variable_store};
-let mut a = evcxr_variable_store.take_variable::<P>(stringify!(a));
-let b = evcxr_variable_store.take_variable::<i32>(stringify!(b));
-match std::panic::catch_unwind(std::panic::AssertUnwindSafe(||{
+let mut a = evcxr_variable_store.take_variable::<P>(::std::stringify!(a));
+let b = evcxr_variable_store.take_variable::<i32>(::std::stringify!(b));
+match ::std::panic::catch_unwind(::std::panic::AssertUnwindSafe(||{
 let _ = (|| -> std::result::Result<(), EvcxrUserCodeError> {
 let a = b;
 let (mut c, d) = { let mut d = 1; (d, 2) };
-evcxr_variable_store.put_variable::<i32>(stringify!(c), c);
-Ok(())})();
+evcxr_variable_store.put_variable::<i32>(::std::stringify!(c), c);
+::std::result::Result::Ok(())})();
 })) { Ok(_) => {} Err(_) => {} }
-evcxr_variable_store.put_variable::<P>(stringify!(a), a);
+evcxr_variable_store.put_variable::<P>(::std::stringify!(a), a);
 evcxr_variable_store
 }
 "#;
@@ -223,15 +236,15 @@ evcxr_variable_store
         let cell = EvaluatorState::new(SOURCE.to_owned(), variables, Vec::new()).declaration().unwrap();
         let expected = "#![feature(test)]\nuse std::ops::*;\nimpl P { fn x(&self) -> f64 { self.x } }\n\
             struct P { x: f64 }\n{\nlet mut vars_ok = true;\n\
-            vars_ok &= evcxr_variable_store.check_variable::<i32>(stringify!(a));\n\
-            vars_ok &= evcxr_variable_store.check_variable::<i32>(stringify!(c));\n\
-            vars_ok &= evcxr_variable_store.check_variable::<i32>(stringify!(d));\n\
-            vars_ok &= evcxr_variable_store.check_variable::<i32>(stringify!(b));\n\
-            if !vars_ok { return Ok(()); }\n}\n\
-            let a: i32 = evcxr_variable_store.take_variable::<i32>(stringify!(a));\n\
-            let mut c: i32 = evcxr_variable_store.take_variable::<i32>(stringify!(c));\n\
-            let d: i32 = evcxr_variable_store.take_variable::<i32>(stringify!(d));\n\
-            let b: i32 = evcxr_variable_store.take_variable::<i32>(stringify!(b));\n";
+            vars_ok &= evcxr_variable_store.check_variable::<i32>(::std::stringify!(a));\n\
+            vars_ok &= evcxr_variable_store.check_variable::<i32>(::std::stringify!(c));\n\
+            vars_ok &= evcxr_variable_store.check_variable::<i32>(::std::stringify!(d));\n\
+            vars_ok &= evcxr_variable_store.check_variable::<i32>(::std::stringify!(b));\n\
+            if !vars_ok { return ::std::result::Result::Ok(()); }\n}\n\
+            let a: i32 = evcxr_variable_store.take_variable::<i32>(::std::stringify!(a));\n\
+            let mut c: i32 = evcxr_variable_store.take_variable::<i32>(::std::stringify!(c));\n\
+            let d: i32 = evcxr_variable_store.take_variable::<i32>(::std::stringify!(d));\n\
+            let b: i32 = evcxr_variable_store.take_variable::<i32>(::std::stringify!(b));\n";
         assert_eq!(cell, expected);
     }
 
@@ -248,7 +261,7 @@ evcxr_variable_store
 
     #[test]
     fn nothing_is_left_of_an_empty_notebook() {
-        let nothing = "{\nlet mut vars_ok = true;\nif !vars_ok { return Ok(()); }\n}\n";
+        let nothing = "{\nlet mut vars_ok = true;\nif !vars_ok { return ::std::result::Result::Ok(()); }\n}\n";
         assert_eq!(EvaluatorState::default().declaration().unwrap(), nothing);
     }
 }

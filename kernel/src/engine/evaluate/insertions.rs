@@ -57,6 +57,12 @@ impl Insertions {
         changed.lines().zip(1..).map(|(line, number)| self.original_line(number, line)).collect()
     }
 
+    /// Whether a text is inserted between two places of the changed cell.
+    pub(in crate::engine) fn are_between(&self, start: LineColumn, end: LineColumn) -> bool {
+        let place = |insertion: &Insertion| LineColumn { line: insertion.line, column: insertion.column - 1 };
+        self.0.iter().any(|insertion| (start..end).contains(&place(insertion)))
+    }
+
     fn on(&self, line: usize) -> impl Iterator<Item = &Insertion> {
         self.0.iter().filter(move |insertion| insertion.line == line)
     }

@@ -20,10 +20,12 @@ pub(in crate::engine) struct Origins {
 }
 
 /// The reason why a variable is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Gone {
     /// A cell has moved its value.
     Moved(Count),
+    /// The cell that made it could not keep it, for this reason.
+    Unkept(Count, String),
     /// The variable's type has been redefined.
     Outdated,
     /// The process that held the variable has ended.
@@ -37,6 +39,12 @@ impl Origins {
         let moved = before.iter().chain(&declared).filter(|name| !now.contains(&name.as_str()));
         self.gone.extend(moved.map(|name| (name.clone(), Gone::Moved(cell))));
         self.made.extend(declared.into_iter().map(|name| (name, cell)));
+    }
+
+    /// Records the variables that ended with a cell, and the reasons.
+    pub(in crate::engine) fn unkept(&mut self, cell: Count, variables: &[(String, String)]) {
+        let unkept = variables.iter().map(|(name, reason)| (name.clone(), Gone::Unkept(cell, reason.clone())));
+        self.gone.extend(unkept);
     }
 
     /// Records that the process that held these variables has ended.
@@ -72,7 +80,8 @@ impl Origins {
     ) -> Failure {
         for error in errors.iter().filter(|error| error.code() == Some(NO_VALUE)) {
             let message = error.message();
-            let name = message.strip_prefix("cannot find value `").and_then(|rest| rest.split_once('`'));
+            let name = ["cannot find value `", "cannot find function `"];
+            let name = name.iter().find_map(|start| message.strip_prefix(start)?.split_once('`'));
             let Some(reason) = name.and_then(|(name, _)| self.reason(name, now)) else { continue };
             let explained = format!("{message}: {reason}");
             failure.text = failure.text.replacen(&message, &explained, 1);
@@ -92,6 +101,8 @@ impl Origins {
         Some(match self.gone.get(name)? {
             Gone::Moved(Some(cell)) => format!("`{name}` was moved by In [{cell}]; clone it there, or %undo"),
             Gone::Moved(None) => format!("`{name}` was moved by an earlier cell; clone it there, or %undo"),
+            Gone::Unkept(Some(cell), reason) => format!("`{name}` ended with In [{cell}]: {reason}"),
+            Gone::Unkept(None, reason) => format!("`{name}` ended with its cell: {reason}"),
             Gone::Outdated => {
                 format!("`{name}` was dropped, since its type has been defined anew; {}", self.remake(name))
             }

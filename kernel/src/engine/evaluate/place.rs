@@ -114,22 +114,6 @@ pub(in crate::engine) fn declared(cell: &str) -> Vec<String> {
     names.collect()
 }
 
-/// A `let` statement that puts a closure into a box, if the cell declares a closure with this name.
-pub(in crate::engine) fn boxed_closure(cell: &str, name: &str) -> Option<String> {
-    let statements = statements(cell.get(length_above(cell)..)?);
-    let mut lets = statements.into_iter().filter_map(ast::LetStmt::cast);
-    let (statement, closure) = lets.find_map(|statement| {
-        let pattern = statement.pat()?.syntax().text().to_string();
-        let closure = ast::ClosureExpr::cast(statement.initializer()?.syntax().clone())?;
-        (pattern.trim_start_matches("mut ") == name).then_some((statement, closure))
-    })?;
-    let types = closure.param_list().into_iter().flat_map(|list| list.params());
-    let types: Vec<String> =
-        types.map(|param| param.ty().map_or_else(|| "_".to_owned(), |kind| kind.syntax().text().to_string())).collect();
-    let (pattern, closure) = (statement.pat()?, closure.syntax().text());
-    Some(format!("let {}: Box<dyn Fn({}) -> _> = Box::new({closure});", pattern.syntax().text(), types.join(", ")))
-}
-
 /// The number of bytes above the Rust of a cell.
 fn length_above(cell: &str) -> usize {
     let length: usize = commands::above_rust(cell).map(|(_, line)| line.len() + 1).sum();

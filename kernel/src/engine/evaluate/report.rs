@@ -6,7 +6,6 @@ mod imports;
 use crate::diagnostic;
 use crate::engine::evaluate::insertions::Insertions;
 use crate::engine::evaluate::places::Found;
-use crate::engine::evaluate::unkept;
 use crate::failure::{BLUE, ErrorName, Failure, PLAIN, RED};
 use evcxr::CompilationError;
 use ferrotune_link::CellEnding;
@@ -95,7 +94,6 @@ pub(in crate::engine) fn compilation(
     let has_error = errors.iter().any(|error| error.level() == "error");
     for error in errors.iter().filter(|error| error.level() == "error" || !has_error) {
         let message = error.message();
-        let message = unkept::reason(&message, source).unwrap_or(message);
         let head = match error.code() {
             Some(code) => format!("error[{code}]: {message}"),
             None => format!("error: {}", cargo::reason(&message).unwrap_or(message)),

@@ -23,10 +23,15 @@ pub(in crate::engine) fn check_brackets(cell: &str, ending: &Ending) -> Result<(
     Err(failure(cell, at, &message(cell[at..].chars().next().unwrap_or_default())))
 }
 
-/// Fails if a cell that is not Rust has a missing operand.
+/// Fails if a cell that is not Rust has a missing operand, or ends within a statement.
 pub(in crate::engine) fn check_operands(cell: &str) -> Result<(), Failure> {
     match place::first_error(cell) {
         Some((at, message)) if message == NO_EXPRESSION => Err(failure(cell, at, NO_EXPRESSION)),
+        // evcxr adds a missing semicolon.
+        Some((at, message)) if at >= cell.trim_end().len() && !message.contains("SEMICOLON") => {
+            let end = cell.trim_end().len();
+            Err(failure(cell, end, &format!("the cell ends within a statement: {message}")))
+        }
         _ => Ok(()),
     }
 }
@@ -121,6 +126,10 @@ mod tests {
             ("let a = ;", "error: expected expression (line 1, column 9)"),
         ] {
             assert_eq!(check_operands(cell).unwrap_err().text, expected);
+        }
+        for cell in ["let a = std::", "vec![1].", "if true { 1 } else", "fn", "use", "let", "use std::", "struct A"] {
+            let text = check_operands(cell).unwrap_err().text;
+            assert!(text.starts_with("error: the cell ends within a statement: "), "{text}");
         }
         assert_eq!(check_operands("let a = 1"), Ok(()));
         assert_eq!(check_operands("f() g()"), Ok(()));

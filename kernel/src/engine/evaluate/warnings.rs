@@ -85,7 +85,7 @@ mod tests {
             ],
         });
         let shown = |cell: &str| {
-            let generated = ["pub extern \"C\" fn run_user_code_1() {", "let a = 1; ", "call();", "}"];
+            let generated = ["pub extern \"C-unwind\" fn run_user_code_1() {", "let a = 1; ", "call();", "}"];
             let find = |line| Some((SplitCell::of(cell).place(&generated, line)?, cell.to_owned()));
             warning_lines(&warning, find, &Insertions::default())
         };

@@ -14,7 +14,9 @@ impl Engine {
         let mut variables = self.evaluator.variables();
         variables.retain(|(_, type_name)| type_name.contains(wanted));
         variables.sort_unstable();
+        let undecided = self.undecided().filter(|_| wanted.is_empty());
         match request.style {
+            _ if variables.is_empty() && undecided.is_some() => {}
             _ if variables.is_empty() && wanted.is_empty() => self.show_text("there are no variables"),
             _ if variables.is_empty() => self.show_text(format!("no variable has {wanted} in its type")),
             WhoStyle::Names => {
@@ -23,7 +25,17 @@ impl Engine {
             }
             WhoStyle::Table => self.look(&table_of(&variables))?,
         }
+        if let Some(undecided) = undecided {
+            self.show_text(undecided);
+        }
         Ok(())
+    }
+
+    /// A line for the variables whose types no cell has decided yet.
+    fn undecided(&self) -> Option<String> {
+        let statements = &self.undo.now.undecided;
+        let names: Vec<&str> = statements.iter().flat_map(|undecided| &undecided.names).map(String::as_str).collect();
+        (!names.is_empty()).then(|| format!("undecided, until a cell uses them: {}", names.join("  ")))
     }
 
     /// Runs generated Rust that changes nothing, so that `%undo` does not count it.

@@ -11,7 +11,9 @@ use crate::engine::link::CellLink;
 use crate::execution::{Output, Stream};
 use crate::prelude::{self, Prelude};
 use crate::runtime::{OWN_PROGRAM, Runtime};
-use ::evcxr::{CommandContext, ContextState, Error, EvalContext, EvalContextOutputs, EvalOutputs, SharedAnalyzer};
+use ::evcxr::{
+    CommandContext, ContextState, Converted, Error, EvalContext, EvalContextOutputs, EvalOutputs, SharedAnalyzer,
+};
 use anyhow::{Context, Result};
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -160,9 +162,14 @@ fn needs_sources(source: &str) -> bool {
 }
 
 /// Converts evcxr's outputs.
-fn evaluated(EvalOutputs { content_by_mime_type, phases, .. }: EvalOutputs) -> Evaluated {
+fn evaluated(EvalOutputs { content_by_mime_type, phases, unkept, converted, .. }: EvalOutputs) -> Evaluated {
     let runs = phases.into_iter().filter(|phase| phase.name == EXECUTION).map(|phase| phase.duration);
-    Evaluated { run_time: runs.reduce(|sum, duration| sum + duration), value: content_by_mime_type }
+    Evaluated {
+        run_time: runs.reduce(|sum, duration| sum + duration),
+        value: content_by_mime_type,
+        unkept: unkept.into_iter().map(|(name, reason)| (name, reason.to_string())).collect(),
+        converted: converted.into_iter().map(|Converted { name, type_name }| (name, type_name)).collect(),
+    }
 }
 
 /// Passes evcxr's own messages on to the running cell.
