@@ -104,22 +104,6 @@ class TestVariables:
         assert kernel.ok("fresh.x").result == "3"
         assert {"old_one", "old_two"}.isdisjoint(names(kernel))
 
-    @pytest.mark.parametrize(
-        "cell",
-        ["let kept = || 8;", "pub trait Dim {} impl Dim for u8 {} pub fn dim() -> impl Dim { 3u8 }\nlet kept = dim();"],
-    )
-    def test_type_without_a_name_cannot_be_kept_and_the_error_says_how(self, kernel, cell):
-        kernel.ok('let label = "a variable whose type is a reference";')
-        outcome = kernel.run(cell)
-        (error,) = outcome.errors
-        assert "`kept`" in error["evalue"] and "no later cell can name" in error["evalue"]
-        assert "Box" in outcome.traceback
-
-    def test_reference_into_the_cell_cannot_be_kept(self, kernel):
-        outcome = kernel.run("let text = String::new(); let borrowed = &text;")
-        (error,) = outcome.errors
-        assert "`borrowed`" in error["evalue"] and error["evalue"].endswith("(line 1, column 31)")
-
     def test_variable_that_the_cell_drops_is_no_error(self, kernel):
         kernel.ok("let brief = String::new(); std::mem::drop(brief);")
         assert "brief" not in names(kernel)

@@ -118,7 +118,7 @@ impl Engine {
         used: &[Undecided],
     ) -> Result<(Prepared, Result<Evaluated, Error>), Failure> {
         let statements: String = used.iter().map(|undecided| format!("{} ", undecided.statement)).collect();
-        let hook = if self.notebook.changes_hook { "::ferrotune::cell::report_panics(); " } else { "" };
+        let hook = if self.notebook.changes_hook { "();::ferrotune::cell::report_panics(); " } else { "" };
         let statements = statements + hook + self.notebook.recording.as_deref().unwrap_or_default();
         let statement = Some(statements).filter(|statements| !statements.is_empty());
         let prepared = preparation::prepare(cell, split, statement, self.evaluator.item_names().into_iter());
@@ -281,5 +281,68 @@ fn blank(lines: &mut [String], span: Span) {
         let first = if number == start.line { start.column } else { 0 };
         let last = if number == end.line { end.column } else { usize::MAX };
         *line = line.chars().zip(0..).map(|(c, at)| if (first..last).contains(&at) { ' ' } else { c }).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn local(statement: &str) -> Local {
+        match statements::parse(statement.parse().unwrap()).unwrap().statements.remove(0) {
+            Stmt::Local(local) => local,
+            _ => panic!("{statement} is no let"),
+        }
+    }
+
+    #[test]
+    fn only_statements_without_effect_wait() {
+        for statement in [
+            "let a;",
+            "let a = None;",
+            "let mut a = std::collections::BTreeMap::new();",
+            "let (a, b) = sync_channel(1);",
+            "let a = vec![None, Some(-1)];",
+            "let a = RefCell::new(vec![]);",
+            "let a = \"5\".parse().unwrap();",
+            "let a = |x| x;",
+            "let a = [Default::default(); 3];",
+        ] {
+            assert!(is_without_effect(&local(statement)), "{statement}");
+        }
+        for statement in [
+            "let a = b;",
+            "let a = f();",
+            "let a = b.into();",
+            "let a = vec![f()];",
+            "let a = std::fs::read(\"x\").into();",
+            "let Some(a) = None else { return };",
+            "let a = { Vec::new() };",
+        ] {
+            assert!(!is_without_effect(&local(statement)), "{statement}");
+        }
+    }
+
+    #[test]
+    fn a_cell_uses_names_outside_of_its_items() {
+        let waiting = |names: &[&str]| Undecided {
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            statement: String::new(),
+            cell: None,
+        };
+        let used = |cell: &str| used_by(cell, &[waiting(&["a", "b"]), waiting(&["c"])]).len();
+        assert_eq!(["b.push(1)", "println!(\"{c:?} {a}\");", "fn a() { c(); }", "{ 4 } + c"].map(used), [1, 2, 0, 1]);
+        assert_eq!(["d + 1", "\"a\"", "let a = ("].map(used), [0; 3]);
+    }
+
+    #[test]
+    fn a_statement_of_several_lines_waits_in_one() {
+        let source = "let n = 1;\nlet a =\n    Vec::new(); n";
+        let statements = statements::parse(source.parse().unwrap()).unwrap().statements;
+        let span = statements[1].span();
+        assert_eq!(text(source, span, &Insertions::default()).as_deref(), Some("let a =     Vec::new();"));
+        let mut lines: Vec<String> = source.split('\n').map(str::to_owned).collect();
+        blank(&mut lines, span);
+        assert_eq!(lines, ["let n = 1;", "       ", "                n"]);
     }
 }
