@@ -23,7 +23,7 @@ const ABOVE_ITEMS: &str = "#![allow(unused_imports, unused_mut, dead_code)]";
 const ATTRIBUTE: &str = "#![";
 
 /// The first item without a name, which every notebook has. evcxr writes the items with names above this item.
-const FIRST_UNNAMED: &str = "use ferrotune::cell::shown::*;";
+const FIRST_UNNAMED: &str = "use ::ferrotune::cell::shown::*;";
 
 /// The state of evcxr after a cell.
 #[derive(Clone, Debug, Default)]
@@ -207,7 +207,7 @@ mod tests {
     const SOURCE: &str = r#"#![allow(unused_imports, unused_mut, dead_code)]
 #![feature(test)]
 struct P { x: f64 }
-use ferrotune::cell::shown::*;
+use ::ferrotune::cell::shown::*;
 use std::ops::*;
 impl P { fn x(&self) -> f64 { self.x } }
             struct EvcxrUserCodeError {}

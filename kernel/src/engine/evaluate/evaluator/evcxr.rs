@@ -29,8 +29,8 @@ use std::time::Instant;
 pub(in crate::engine) const FIRST_CELL: &str = "use ::ferrotune::cell::shown::*;
 use ::ferrotune::cell::dbg;
 use ::candle_nn::var_builder::SimpleBackend;
-use std::any::Any;
-std::result::Result::<(), std::fmt::Error>::Ok(())?;";
+use ::std::any::Any;
+::std::result::Result::<(), ::std::fmt::Error>::Ok(())?;";
 
 /// Name of evcxr's phase in which a cell runs.
 const EXECUTION: &str = "Execution";
