@@ -6,7 +6,7 @@ use crate::reader::{Reader, tensor};
 use crate::{DataError, Result};
 use candle_core::{DType, Tensor};
 use ferrotune_reader::{Block, Layout, NPY_HEADER_BYTES, NpyHeader, Request, Source};
-use ferrotune_trial::{ShareError, Shared, map_array};
+use ferrotune_state::{ShareError, Shared, map_array};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs::File;

@@ -3,8 +3,7 @@
 use crate::stream::{BoxStream, Pass};
 use crate::{Dataset, Result};
 use ferrotune_profile::{self as profile, Source};
-use ferrotune_trial::shared::{Pack, ShareError, Shared};
-use ferrotune_trial::trial::{Restore, Save};
+use ferrotune_state::{Pack, Restore, Save, ShareError, Shared, share_fields};
 use std::fmt::{self, Debug, Formatter};
 use std::mem;
 use std::process;
@@ -18,15 +17,22 @@ pub struct Position {
     pub element: u64,
 }
 
-ferrotune_trial::share_fields!(Position { epoch, element });
+share_fields!(Position { epoch, element });
 
 /// The elements of a dataset, pass after pass: after the `None` that ends a pass, the iterator continues with the next pass.
 ///
 /// A checkpoint saves its position, and a trial that resumes continues with the element after the last one before the checkpoint:
 ///
 /// ```no_run
-/// # fn objective(trial: &ferrotune_trial::Trial, vars: candle_nn::VarMap, train: ferrotune_data::Dataset<candle_core::Tensor>)
-/// # -> ferrotune_trial::Result<()> {
+/// # use ferrotune_state::{Restore, Result, Save};
+/// # struct Trial;
+/// # impl Trial {
+/// #     fn restore(&self, _: impl Restore) -> Result<bool> { Ok(false) }
+/// #     fn epochs(&self, count: u64) -> std::ops::Range<u64> { 0..count }
+/// #     fn report(&self, _: u64, _: [(&str, f64); 1]) -> Result<()> { Ok(()) }
+/// #     fn checkpoint(&self, _: impl Save) -> Result<()> { Ok(()) }
+/// # }
+/// # fn objective(trial: &Trial, vars: candle_nn::VarMap, train: ferrotune_data::Dataset<candle_core::Tensor>) -> Result<()> {
 /// let mut batches = train.epoch(0);
 /// trial.restore((&vars, &mut batches))?;
 /// for epoch in trial.epochs(20) {

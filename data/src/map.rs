@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// The result of the user's functions: `?` converts errors of candle and all others.
-pub(crate) type Outcome<T> = ferrotune_trial::Result<T>;
+pub(crate) type Outcome<T> = ferrotune_state::Result<T>;
 
 /// A user's function.
 pub(crate) type Function<T, U> = Arc<dyn Fn(T) -> Outcome<U> + Send + Sync>;

@@ -9,7 +9,7 @@ use crate::stream::{BoxStream, Listed, Numbers, Open, Pass, Stream};
 use crate::verb::Verb;
 use crate::{DataError, Result};
 use candle_core::{Device, Tensor};
-use ferrotune_trial::{Pack, Share, ShareError, Shared, current_seed};
+use ferrotune_state::{Pack, Share, ShareError, Shared, current_seed};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64;

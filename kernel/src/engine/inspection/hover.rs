@@ -3,13 +3,14 @@
 
 const CRATE: &str = "ctx::";
 /// Crates that no cell can name, each with the path by which cells name its items.
-const PATHS: [(&str, &str); 7] = [
+const PATHS: [(&str, &str); 8] = [
     ("ferrotune_trial", "ferrotune"),
     ("ferrotune_data", "ferrotune::data"),
     ("ferrotune_devices", "ferrotune::devices"),
     ("ferrotune_display", "ferrotune::display"),
     ("ferrotune_nn", "ferrotune::nn"),
     ("ferrotune_space", "ferrotune"),
+    ("ferrotune_state", "ferrotune"),
     ("ferrotune_xla", "ferrotune::xla"),
 ];
 /// Modules of these crates that cells can name.
