@@ -1,8 +1,7 @@
 //! Functions that read files of arrays, and data sets in such files.
 
 use crate::dataset::Dataset;
-use crate::images::path;
-use crate::reader::{Reader, tensor};
+use crate::reader::{Reader, path, tensor};
 use crate::{DataError, Result};
 use candle_core::{DType, Tensor};
 use ferrotune_reader::{Block, Layout, NPY_HEADER_BYTES, NpyHeader, Request, Source};

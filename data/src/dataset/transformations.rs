@@ -52,7 +52,7 @@ impl<T: Send + 'static> Dataset<T> {
         block: usize,
         function: impl Fn(T) -> Outcome<Dataset<U>> + Send + Sync + 'static,
     ) -> Dataset<U> {
-        let function: Function<T, Dataset<U>> = Arc::new(function);
+        let function: Function<T, Open<U>> = Arc::new(move |element| Ok(function(element)?.opener()));
         let interleaved = self.open_with("interleave", cycle.min(block), move |stream, pass| {
             let (function, calls) = (Arc::clone(&function), Calls::new("interleave", pass));
             let (pass, open) = (pass.input(1), Default::default());
