@@ -53,3 +53,20 @@ pub fn in_thread<R>(seed: u64, run: impl FnOnce() -> R) -> R {
 pub fn is_of_thread() -> bool {
     OF_THREAD.get().is_some()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_with_its_own_seed_changes_no_other() {
+        in_thread(3, || {
+            assert_eq!((given_seed(), current_seed()), (Some(3), 3));
+            give(4);
+            assert_eq!(current_seed(), 4);
+            let other = std::thread::spawn(|| (is_of_thread(), given_seed()));
+            assert_eq!(other.join().expect("it only reads"), (false, None));
+        });
+        assert_eq!((is_of_thread(), given_seed()), (false, None));
+    }
+}
