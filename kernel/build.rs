@@ -11,7 +11,7 @@ use std::{env, fs, io};
 const PACKED: &str = "packed";
 
 /// The crates that the prelude is made of. Their links in [`PACKED`] have a dash in place of the slash.
-const CRATES: [&str; 13] = [
+const CRATES: [&str; 14] = [
     "data",
     "data/reader",
     "devices",
@@ -23,6 +23,7 @@ const CRATES: [&str; 13] = [
     "prelude",
     "profile",
     "tuner/space",
+    "tuner/state",
     "tuner/trial",
     "xla",
 ];

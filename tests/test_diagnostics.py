@@ -274,7 +274,7 @@ class TestHints:
         kernel.ok("let boxed: Box<dyn Fn(i32) -> i32> = Box::new(|x| x + 1);")
         outcome = kernel.fails("%%tune --objective loss:min\n|trial| Ok(boxed(3) as f64)")
         assert "cannot travel to a trial" in outcome.error
-        for ours in ["ferrotune_launch", "ferrotune::tune", "ferrotune_trial"]:
+        for ours in ["ferrotune_launch", "ferrotune::tune", "ferrotune_trial", "ferrotune_state"]:
             assert ours not in outcome.traceback, outcome.traceback
         assert outcome.traceback.count("cannot travel to a trial") == 1, outcome.traceback
         error = kernel.fails("%%tune --objective loss:min\n|trial: &mut ferrotune::Trial| Ok(1.0)").error

@@ -1,12 +1,11 @@
 //! Functions that read files of arrays, and data sets in such files.
 
 use crate::dataset::Dataset;
-use crate::images::path;
-use crate::reader::{Reader, tensor};
+use crate::reader::{Reader, path, tensor};
 use crate::{DataError, Result};
 use candle_core::{DType, Tensor};
 use ferrotune_reader::{Block, Layout, NPY_HEADER_BYTES, NpyHeader, Request, Source};
-use ferrotune_trial::{ShareError, Shared, map_array};
+use ferrotune_state::{ShareError, Shared, map_array};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs::File;

@@ -3,10 +3,9 @@
 
 use crate::Result;
 use crate::batch::Size;
-use crate::columns::ColumnSource;
 use crate::reader::{Files, Readers, tensor};
-use crate::stream::{BoxStream, Pass, Stream};
-use crate::{DataError, reader, rows};
+use crate::stream::{BoxStream, Stream};
+use crate::{DataError, reader};
 use candle_core::Tensor;
 use ferrotune_reader::{Block, Request, Source};
 use std::sync::Arc;
@@ -16,27 +15,24 @@ pub(crate) struct Blocks(Arc<Files>);
 
 impl Blocks {
     /// Opens the rows of a source. Fails if that is not possible.
-    pub(crate) fn of(source: Source) -> Result<Arc<dyn ColumnSource>> {
+    pub(crate) fn of(source: Source) -> Result<Blocks> {
         let (files, _) = Files::open(source)?;
-        Ok(Arc::new(Blocks(Arc::new(files))))
-    }
-}
-
-impl ColumnSource for Blocks {
-    fn open(&self, _: Pass) -> Result<BoxStream<Vec<Tensor>>> {
-        Ok(Box::new(BlockRows(Rows::new(self))))
+        Ok(Blocks(Arc::new(files)))
     }
 
-    fn batches(&self, size: Size, _: Pass) -> Result<BoxStream<Vec<Tensor>>> {
-        Ok(Box::new(BlockBatches { rows: Rows::new(self), size, index: 0 }))
+    /// Opens a stream of the tensors of each row.
+    pub(crate) fn open(&self) -> BoxStream<Vec<Tensor>> {
+        Box::new(BlockRows(Rows::new(self)))
     }
 
-    fn len(&self) -> Option<u64> {
+    /// Opens a stream of the tensors of each batch.
+    pub(crate) fn batches(&self, size: Size) -> BoxStream<Vec<Tensor>> {
+        Box::new(BlockBatches { rows: Rows::new(self), size, index: 0 })
+    }
+
+    /// The number of rows, if it is known.
+    pub(crate) fn len(&self) -> Option<u64> {
         self.0.rows.as_ref().map(|rows| rows.iter().fold(0_u64, |sum, rows| sum.saturating_add(*rows)))
-    }
-
-    fn rows(&self) -> Option<&rows::Rows> {
-        None
     }
 }
 

@@ -4,7 +4,7 @@ use crate::columns::Columns;
 use crate::dataset::Dataset;
 use crate::{Batch, DataError, Result};
 use candle_core::{DType, Tensor};
-use ferrotune_trial::Shared;
+use ferrotune_state::Shared;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 use std::fmt::Display;

@@ -1,8 +1,6 @@
 //! Elements that are rows of tensors: a tensor, or a tuple of tensors.
 
-use crate::batch::Size;
-use crate::rows::Rows;
-use crate::stream::{BoxStream, Pass, Stream};
+use crate::stream::{BoxStream, Stream};
 use crate::{DataError, Result};
 use candle_core::{Device, Tensor};
 use std::sync::Arc;
@@ -67,21 +65,6 @@ tuples! {
 /// A function that makes an element from its tensors. All other work on a dataset of rows is the same for all types of elements, so
 /// that it is compiled here and not in each cell.
 pub(crate) type OfColumns<T> = fn(Vec<Tensor>) -> T;
-
-/// A source of the tensors of elements.
-pub(crate) trait ColumnSource: Send + Sync {
-    /// Opens a stream of the tensors of each element.
-    fn open(&self, pass: Pass) -> Result<BoxStream<Vec<Tensor>>>;
-
-    /// Opens a stream of the tensors of each batch.
-    fn batches(&self, size: Size, pass: Pass) -> Result<BoxStream<Vec<Tensor>>>;
-
-    /// The number of elements, if it is known.
-    fn len(&self) -> Option<u64>;
-
-    /// The source as numbered rows, unless its rows are read one after another.
-    fn rows(&self) -> Option<&Rows>;
-}
 
 /// A stream that makes elements from their tensors.
 pub(crate) struct FromColumns<T> {

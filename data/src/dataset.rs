@@ -1,13 +1,16 @@
 //! Datasets, with their verbs.
 
+mod share;
 mod sources;
 mod transformations;
 
 use crate::Result;
-use crate::columns::{ColumnSource, Columns, FromColumns, OfColumns};
+use crate::columns::{Columns, FromColumns, OfColumns};
+use crate::description::description;
 use crate::iter::Iter;
 use crate::rows::Rows;
-use crate::stream::{BoxStream, Open, Pass};
+use crate::source::ColumnSource;
+use crate::stream::{Open, Pass};
 use crate::verb::Verb;
 use candle_core::Tensor;
 use std::fmt::{self, Debug, Formatter};
@@ -41,7 +44,7 @@ pub struct Dataset<T> {
 /// The origin of a dataset's elements.
 enum Elements<T> {
     /// Elements that consist of tensors: rows, images, or elements from files.
-    Columns(Arc<dyn ColumnSource>, OfColumns<T>),
+    Columns(Arc<ColumnSource>, OfColumns<T>),
     /// All other elements, as streams.
     Made(Open<T>),
 }
@@ -65,18 +68,8 @@ impl<T> Clone for Dataset<T> {
 
 impl<T> Debug for Dataset<T> {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        let element = short(std::any::type_name::<T>());
-        match self.len {
-            Some(len) => write!(formatter, "Dataset of {len} elements of type {element}"),
-            None => write!(formatter, "Dataset of elements of type {element}"),
-        }
+        formatter.write_str(&description::<T>(self.len))
     }
-}
-
-/// The name of a type as users write it, without the paths of its parts.
-fn short(type_name: &str) -> String {
-    let pieces = type_name.split_inclusive(|letter: char| !(letter.is_alphanumeric() || "_:".contains(letter)));
-    pieces.map(|piece| piece.rsplit("::").next().unwrap_or(piece)).collect()
 }
 
 impl<T: Send + 'static> Dataset<T> {
@@ -101,7 +94,8 @@ impl<T: Send + 'static> Dataset<T> {
     /// The elements of the pass with this number. Every call returns the same elements in the same order.
     #[track_caller]
     pub fn epoch(&self, number: u64) -> Iter<T> {
-        Iter::new(self.clone(), number)
+        let iter = Iter::new(self.opener(), self.len, number);
+        if self.prefetches { iter.prefetched() } else { iter }
     }
 
     pub(crate) fn made(open: Open<T>, len: Option<u64>) -> Dataset<T> {
@@ -113,28 +107,21 @@ impl<T: Send + 'static> Dataset<T> {
         Dataset { elements, len, prefetches: false, has_preview, passes: AtomicU64::new(0) }
     }
 
-    pub(crate) fn open(&self, pass: Pass) -> Result<BoxStream<T>> {
-        match &self.elements {
-            Elements::Columns(source, of_columns) => {
-                Ok(Box::new(FromColumns { columns: source.open(pass)?, of_columns: *of_columns }))
-            }
-            Elements::Made(open) => open(pass),
-        }
-    }
-
     /// A function that opens streams of all elements.
     fn opener(&self) -> Open<T> {
-        if let Elements::Made(open) = &self.elements {
-            return Arc::clone(open);
+        match &self.elements {
+            Elements::Columns(source, of_columns) => {
+                let (source, of_columns) = (Arc::clone(source), *of_columns);
+                Arc::new(move |pass| Ok(Box::new(FromColumns { columns: source.open(pass)?, of_columns })))
+            }
+            Elements::Made(open) => Arc::clone(open),
         }
-        let dataset = self.clone();
-        Arc::new(move |pass| dataset.open(pass))
     }
 
     fn then(&self, verb: Verb) -> Dataset<T> {
         let elements = match &self.elements {
             Elements::Columns(source, of_columns) if let Some(rows) = source.rows() => {
-                Elements::Columns(rows.then(verb), *of_columns)
+                Elements::Columns(Arc::new(ColumnSource::Rows(rows.then(verb))), *of_columns)
             }
             _ => Elements::Made(verb.apply(self.opener())),
         };
@@ -143,12 +130,8 @@ impl<T: Send + 'static> Dataset<T> {
         Dataset { has_preview, ..dataset }
     }
 
-    pub(crate) fn prefetches(&self) -> bool {
-        self.prefetches
-    }
-
     /// The numbered rows, unless elements are read or made one after another.
-    pub(crate) fn rows(&self) -> Option<&Rows> {
+    fn rows(&self) -> Option<&Rows> {
         match &self.elements {
             Elements::Columns(source, _) => source.rows(),
             Elements::Made(_) => None,
@@ -177,14 +160,18 @@ impl<T: Columns> Dataset<T> {
         if !self.has_preview {
             return Ok(None);
         }
-        let mut stream = self.open(Pass::new(0))?;
+        let mut stream = (self.opener())(Pass::new(0))?;
         let elements = std::iter::from_fn(|| stream.next()).take(count);
         elements.map(|element| element.map(T::into_columns)).collect::<Result<_>>().map(Some)
     }
 
-    pub(crate) fn of_columns(source: Arc<dyn ColumnSource>) -> Dataset<T> {
+    pub(crate) fn of_columns(source: ColumnSource) -> Dataset<T> {
         let len = source.len();
-        Dataset::of(Elements::Columns(source, T::of_columns), len)
+        Dataset::of(Elements::Columns(Arc::new(source), T::of_columns), len)
+    }
+
+    pub(crate) fn of_rows(rows: Rows) -> Dataset<T> {
+        Dataset::of_columns(ColumnSource::Rows(rows))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Encodings of data for a model: classes as vectors, and features on the same scale.
 
 use candle_core::{DType, Result, Tensor, bail};
-use ferrotune_trial::share_fields;
+use ferrotune_state::share_fields;
 
 /// One-hot vectors of classes: 1 at the place of the class, and 0 elsewhere. `labels` has any shape and an integer dtype.
 /// The result is f32 and has one more dimension, of size `classes`.

@@ -1,15 +1,13 @@
-//! Images in one folder for each class. Readers decode an image when it is requested.
+//! Images in files, by their numbers. Readers decode an image when it is requested.
 
-use crate::dataset::Dataset;
-use crate::reader::{self, Files, Reader, Readers, tensor};
-use crate::rows::{Origin, Rows};
+use crate::reader::{self, Files, Readers, is_object, tensor};
 use crate::stream::{BoxStream, Stream, skip_one_by_one};
 use crate::{DataError, Result};
 use candle_core::{DType, Device, Tensor};
-use ferrotune_reader::{Request, Source, is_remote};
+use ferrotune_reader::{Request, Source};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The number of images that each reader decodes ahead.
@@ -18,70 +16,12 @@ const AHEAD: usize = 4;
 /// The number of images that each reader fetches ahead from a store or a web server, where each fetch takes time.
 const AHEAD_OF_STORES: usize = 16;
 
-/// The images of a folder, with their classes.
-pub struct ImageFolder {
-    /// Images as f32 of shape (channels, height, width) between 0 and 1, and classes of u32, in the order of the paths.
-    pub images: Dataset<(Tensor, Tensor)>,
-    /// The names of the classes, which are the names of the folders, sorted.
-    pub classes: Vec<String>,
-}
-
-/// Opens the images in a folder, or below an address such as `s3://bucket/flowers`, which has a folder for each class, like
-/// Keras' `image_dataset_from_directory` and torchvision's `ImageFolder`. Subfolders belong to the class, too.
-/// BMP, GIF (the first image), JPEG, PNG, PNM and WebP are read, and turned as their EXIF data say. Names that begin with a
-/// dot, and macOS' `__MACOSX`, are skipped.
-///
-/// `shape` is `[channels, height, width]`, with 3 channels for red, green and blue or 1 for grey. Images of another
-/// size are resized, bilinearly and with antialiasing, without keeping their proportions.
-///
-/// As many processes as candle has threads decode images, in the order of the requests, and some in
-/// advance. Shuffle and split before any other verb: both need only the numbers of the images. A `%%tune` body may
-/// capture such a dataset; only paths are sent to the trial.
-///
-/// Fails if there is no such folder, or if a folder in it has no images. An image that cannot be decoded is an error that
-/// names its file.
-///
-/// ```no_run
-/// let folder = ferrotune_data::image_folder("flowers", [3, 64, 64])?;
-/// let [train, valid] = folder.images.split([0.8, 0.2], 7)?;
-/// let train = train.shuffle(10_000, 7).batch(32, true).prefetch(2);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn image_folder(folder: impl AsRef<Path>, shape: [usize; 3]) -> Result<ImageFolder> {
-    let folder = path(folder.as_ref())?;
-    let (_, contents) = Reader::start(Source::Folder { folder })?;
-    let [channels, height, width] = shape;
-    let source = Source::Images { channels, height, width };
-    Reader::start(source.clone())?;
-    let (files, labels) = contents.files.into_iter().unzip::<_, _, Vec<PathBuf>, Vec<u32>>();
-    let files = absolute(files)?;
-    let images = Images::described(Description { source, files, labels });
-    Ok(ImageFolder { images: Dataset::of_columns(Rows::of(Origin::Images(images))), classes: contents.classes })
-}
-
-/// A path as text, because requests are text.
-pub(crate) fn path(path: &Path) -> Result<String> {
-    let text = path.to_str().map(str::to_owned);
-    text.ok_or_else(|| DataError::Unread { reason: format!("the path {} is not UTF-8", path.display()) })
-}
-
-/// Makes paths absolute, because trials have other working folders.
-fn absolute(files: Vec<PathBuf>) -> Result<Vec<PathBuf>> {
-    let unread = |error| DataError::Unread { reason: format!("the working folder is not known: {error}") };
-    let absolute = |file: PathBuf| if is_object(&file) { Ok(file) } else { std::path::absolute(file).map_err(unread) };
-    files.into_iter().map(absolute).collect()
-}
-
-fn is_object(file: &Path) -> bool {
-    file.to_str().is_some_and(is_remote)
-}
-
 /// The description of a dataset of images, for another process.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Description {
-    source: Source,
-    files: Vec<PathBuf>,
-    labels: Vec<u32>,
+    pub(crate) source: Source,
+    pub(crate) files: Vec<PathBuf>,
+    pub(crate) labels: Vec<u32>,
 }
 
 /// Files of images, with the class of each file.

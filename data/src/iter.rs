@@ -1,10 +1,10 @@
 //! The iterator of a dataset, with its position, which a checkpoint saves.
 
-use crate::stream::{BoxStream, Pass};
-use crate::{Dataset, Result};
+use crate::Result;
+use crate::description::description;
+use crate::stream::{BoxStream, Open, Pass};
 use ferrotune_profile::{self as profile, Source};
-use ferrotune_trial::shared::{Pack, ShareError, Shared};
-use ferrotune_trial::trial::{Restore, Save};
+use ferrotune_state::{Pack, Restore, Save, ShareError, Shared, share_fields};
 use std::fmt::{self, Debug, Formatter};
 use std::mem;
 use std::process;
@@ -18,15 +18,22 @@ pub struct Position {
     pub element: u64,
 }
 
-ferrotune_trial::share_fields!(Position { epoch, element });
+share_fields!(Position { epoch, element });
 
 /// The elements of a dataset, pass after pass: after the `None` that ends a pass, the iterator continues with the next pass.
 ///
 /// A checkpoint saves its position, and a trial that resumes continues with the element after the last one before the checkpoint:
 ///
 /// ```no_run
-/// # fn objective(trial: &ferrotune_trial::Trial, vars: candle_nn::VarMap, train: ferrotune_data::Dataset<candle_core::Tensor>)
-/// # -> ferrotune_trial::Result<()> {
+/// # use ferrotune_state::{Restore, Result, Save};
+/// # struct Trial;
+/// # impl Trial {
+/// #     fn restore(&self, _: impl Restore) -> Result<bool> { Ok(false) }
+/// #     fn epochs(&self, count: u64) -> std::ops::Range<u64> { 0..count }
+/// #     fn report(&self, _: u64, _: [(&str, f64); 1]) -> Result<()> { Ok(()) }
+/// #     fn checkpoint(&self, _: impl Save) -> Result<()> { Ok(()) }
+/// # }
+/// # fn objective(trial: &Trial, vars: candle_nn::VarMap, train: ferrotune_data::Dataset<candle_core::Tensor>) -> Result<()> {
 /// let mut batches = train.epoch(0);
 /// trial.restore((&vars, &mut batches))?;
 /// for epoch in trial.epochs(20) {
@@ -43,7 +50,10 @@ ferrotune_trial::share_fields!(Position { epoch, element });
 /// Dropping the iterator ends the threads that make elements. In a copy of the process, such as the one with which a notebook
 /// continues after a crash, the iterator starts new threads and continues at its position.
 pub struct Iter<T> {
-    dataset: Dataset<T>,
+    /// Opens the elements of a pass.
+    open: Open<T>,
+    /// The number of elements in a pass, if it is known.
+    len: Option<u64>,
     position: Position,
     phase: Phase<T>,
     /// The user's loop that requests the elements.
@@ -61,9 +71,14 @@ enum Phase<T> {
 
 impl<T: Send + 'static> Iter<T> {
     #[track_caller]
-    pub(crate) fn new(dataset: Dataset<T>, epoch: u64) -> Iter<T> {
-        let source = Source { prefetches: dataset.prefetches(), ..Source::here() };
-        Iter { dataset, position: Position { epoch, element: 0 }, phase: Phase::Closed, source }
+    pub(crate) fn new(open: Open<T>, len: Option<u64>, epoch: u64) -> Iter<T> {
+        Iter { open, len, position: Position { epoch, element: 0 }, phase: Phase::Closed, source: Source::here() }
+    }
+
+    /// The same iterator of elements that a thread makes in advance.
+    pub(crate) fn prefetched(mut self) -> Iter<T> {
+        self.source.prefetches = true;
+        self
     }
 
     /// The position of the next element.
@@ -82,7 +97,7 @@ impl<T: Send + 'static> Iter<T> {
             self.close();
         }
         if let Phase::Closed = self.phase {
-            let mut stream = self.dataset.open(Pass::new(self.position.epoch))?;
+            let mut stream = (self.open)(Pass::new(self.position.epoch))?;
             stream.skip(self.position.element)?;
             self.phase = Phase::Open { stream, process: process::id() };
         }
@@ -117,7 +132,7 @@ impl<T: Send + 'static> Iterator for Iter<T> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.dataset.len().map(|len| len.saturating_sub(self.position.element) as usize);
+        let left = self.len.map(|len| len.saturating_sub(self.position.element) as usize);
         (0, left)
     }
 }
@@ -155,7 +170,7 @@ impl<T> Drop for Iter<T> {
 impl<T> Debug for Iter<T> {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         let Position { epoch, element } = self.position;
-        write!(formatter, "Iter at element {element} of epoch {epoch} of {:?}", self.dataset)
+        write!(formatter, "Iter at element {element} of epoch {epoch} of {}", description::<T>(self.len))
     }
 }
 

@@ -1,7 +1,6 @@
 //! The verbs `map`, `filter` and `interleave`, which call the user's functions. Errors and panics become errors of the element.
 
-use crate::dataset::Dataset;
-use crate::stream::{BoxStream, Pass, Stream};
+use crate::stream::{BoxStream, Open, Pass, Stream};
 use crate::{DataError, Result};
 use candle_core::random::{Draws, with_draws};
 use std::collections::VecDeque;
@@ -9,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// The result of the user's functions: `?` converts errors of candle and all others.
-pub(crate) type Outcome<T> = ferrotune_trial::Result<T>;
+pub(crate) type Outcome<T> = ferrotune_state::Result<T>;
 
 /// A user's function.
 pub(crate) type Function<T, U> = Arc<dyn Fn(T) -> Outcome<U> + Send + Sync>;
@@ -98,7 +97,8 @@ impl<T> Stream<T> for Filtered<T> {
 /// The elements of the datasets that a function makes from a stream's elements: `block` of each in turn, from `cycle` datasets at once.
 pub(crate) struct Interleaved<T, U> {
     pub(crate) stream: BoxStream<T>,
-    pub(crate) function: Function<T, Dataset<U>>,
+    /// Returns a function that opens a dataset.
+    pub(crate) function: Function<T, Open<U>>,
     pub(crate) cycle: usize,
     pub(crate) block: u64,
     pub(crate) calls: Calls,
@@ -115,8 +115,8 @@ impl<T, U: Send + 'static> Interleaved<T, U> {
             && let Some(element) = self.stream.next()
         {
             let element = element?;
-            let dataset = self.calls.call(self.index, || (self.function)(element))?;
-            self.open.push_back((dataset.open(self.pass.child(self.index))?, self.block));
+            let open = self.calls.call(self.index, || (self.function)(element))?;
+            self.open.push_back((open(self.pass.child(self.index))?, self.block));
             self.index += 1;
         }
         Ok(())

@@ -3,7 +3,7 @@
 use crate::{DataError, Result};
 use candle_core::{DType, Device, Tensor};
 use ferrotune_reader::{
-    Array, Block, Contents, Reply, Request, SUBCOMMAND, Source, VERSION, read_reply, write_request,
+    Array, Block, Contents, Reply, Request, SUBCOMMAND, Source, VERSION, is_remote, read_reply, write_request,
 };
 use std::io::{self, BufReader};
 use std::os::unix::process::CommandExt as _;
@@ -201,6 +201,17 @@ impl Readers {
 pub(crate) fn cores() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     candle_core::utils::get_num_threads().clamp(1, cores)
+}
+
+/// A path as text, because requests are text.
+pub(crate) fn path(path: &Path) -> Result<String> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| DataError::Unread { reason: format!("the path {} is not UTF-8", path.display()) })
+}
+
+/// Whether a file is at an address, such as in a store.
+pub(crate) fn is_object(file: &Path) -> bool {
+    file.to_str().is_some_and(is_remote)
 }
 
 /// An array as a tensor on the CPU.

@@ -2,14 +2,13 @@
 //! their rows at once, skipped images are not read, and a dataset of rows can be sent to a trial.
 
 use crate::batch::{self, Batches, Size};
-use crate::columns::{ColumnSource, Columns, Table};
-use crate::dataset::Dataset;
+use crate::columns::Table;
 use crate::images::{self, Images};
 use crate::stream::{BoxStream, Listed, Numbers, Open, Pass, Stream};
 use crate::verb::Verb;
 use crate::{DataError, Result};
 use candle_core::{Device, Tensor};
-use ferrotune_trial::{Pack, Share, ShareError, Shared, current_seed};
+use ferrotune_state::{Pack, Share, ShareError, Shared, current_seed};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_pcg::Pcg64;
@@ -42,18 +41,16 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    pub(crate) fn of(origin: Origin) -> Arc<dyn ColumnSource> {
-        Arc::new(Rows::all(origin))
-    }
-
-    fn all(origin: Origin) -> Rows {
+    /// All rows of an origin, in their own order.
+    pub(crate) fn all(origin: Origin) -> Rows {
         Rows { origin, chosen: None, verbs: Vec::new() }
     }
 
-    pub(crate) fn then(&self, verb: Verb) -> Arc<dyn ColumnSource> {
+    /// The rows after one more verb.
+    pub(crate) fn then(&self, verb: Verb) -> Rows {
         let mut rows = self.clone();
         rows.verbs.push(verb);
-        Arc::new(rows)
+        rows
     }
 
     /// The numbers of the rows in this pass.
@@ -67,7 +64,7 @@ impl Rows {
     }
 
     /// Splits the rows into parts with these fractions of them, in an order that the seed decides.
-    pub(crate) fn split(&self, fractions: &[f64], seed: Option<u64>) -> Result<Vec<Arc<dyn ColumnSource>>> {
+    pub(crate) fn split(&self, fractions: &[f64], seed: Option<u64>) -> Result<Vec<Rows>> {
         let sum: f64 = fractions.iter().sum();
         let is_valid = fractions.iter().all(|fraction| (0. ..=1.).contains(fraction)) && sum <= 1. + 1e-9;
         if !is_valid {
@@ -85,12 +82,13 @@ impl Rows {
             let end = ((until * numbers.len() as f64).round() as usize).min(numbers.len());
             let chosen = Some(numbers[begin..end].into());
             begin = end;
-            Arc::new(Rows { chosen, ..Rows::all(self.origin.clone()) }) as Arc<dyn ColumnSource>
+            Rows { chosen, ..Rows::all(self.origin.clone()) }
         };
         Ok(fractions.iter().map(part).collect())
     }
 
-    fn pack(&self, name: &str, pack: &mut Pack) -> std::result::Result<(), ShareError> {
+    /// Packs the chosen rows and the verbs. Of images, only the paths are packed.
+    pub(crate) fn pack(&self, name: &str, pack: &mut Pack) -> std::result::Result<(), ShareError> {
         let failed = |source| ShareError::Tensor { name: name.to_owned(), source };
         let (columns, images) = match (&self.origin, &self.chosen) {
             (Origin::Tensors(table), None) => (table.columns().to_vec(), None),
@@ -106,7 +104,8 @@ impl Rows {
         description.pack(&format!("{name}.rows"), pack)
     }
 
-    fn unpack(name: &str, shared: &Shared) -> std::result::Result<Arc<dyn ColumnSource>, ShareError> {
+    /// The rows that were packed under `name`.
+    pub(crate) fn unpack(name: &str, shared: &Shared) -> std::result::Result<Rows, ShareError> {
         let failed = |source| ShareError::Tensor { name: name.to_owned(), source };
         let columns: Vec<Tensor> = Vec::unpack(name, shared)?;
         let description = Tensor::unpack(&format!("{name}.rows"), shared)?.to_vec1::<u8>().map_err(failed)?;
@@ -116,12 +115,11 @@ impl Rows {
             Some(images) => Origin::Images(Images::described(images)),
             None => Origin::Tensors(Table::new(&columns).map_err(|error| failed(error.into()))?),
         };
-        Ok(Arc::new(Rows { verbs, ..Rows::all(origin) }))
+        Ok(Rows { verbs, ..Rows::all(origin) })
     }
-}
 
-impl ColumnSource for Rows {
-    fn open(&self, pass: Pass) -> Result<BoxStream<Vec<Tensor>>> {
+    /// Opens a stream of the tensors of each row.
+    pub(crate) fn open(&self, pass: Pass) -> Result<BoxStream<Vec<Tensor>>> {
         let numbers = self.numbers(pass)?;
         Ok(match &self.origin {
             Origin::Tensors(table) => Box::new(RowStream { table: table.clone(), numbers }),
@@ -129,7 +127,8 @@ impl ColumnSource for Rows {
         })
     }
 
-    fn batches(&self, size: Size, pass: Pass) -> Result<BoxStream<Vec<Tensor>>> {
+    /// Opens a stream of the tensors of each batch.
+    pub(crate) fn batches(&self, size: Size, pass: Pass) -> Result<BoxStream<Vec<Tensor>>> {
         let (numbers, index) = (self.numbers(pass)?, 0);
         Ok(match &self.origin {
             Origin::Tensors(table) => {
@@ -144,13 +143,10 @@ impl ColumnSource for Rows {
         })
     }
 
-    fn len(&self) -> Option<u64> {
+    /// The number of rows after all verbs, if it is known.
+    pub(crate) fn len(&self) -> Option<u64> {
         let before = self.chosen.as_ref().map_or(self.origin.len(), |rows| rows.len());
         self.verbs.iter().try_fold(before as u64, |before, verb| verb.len(Some(before)))
-    }
-
-    fn rows(&self) -> Option<&Rows> {
-        Some(self)
     }
 }
 
@@ -175,28 +171,4 @@ impl Stream<Vec<Tensor>> for RowStream {
 struct Description {
     verbs: Vec<Verb>,
     images: Option<images::Description>,
-}
-
-/// Trials map the tensors without a copy. A part of a [`split`](Dataset::split) is packed without the other parts. For
-/// images, only the paths are sent.
-///
-/// Fails after a verb that has functions or makes elements, such as [`Dataset::map`] and [`Dataset::batch`]: call such verbs in the
-/// objective.
-impl<T: Columns> Share for Dataset<T> {
-    fn pack(&self, name: &str, pack: &mut Pack) -> std::result::Result<(), ShareError> {
-        match self.rows() {
-            Some(rows) => rows.pack(name, pack),
-            None => Err(made(name)),
-        }
-    }
-
-    fn unpack(name: &str, shared: &Shared) -> std::result::Result<Dataset<T>, ShareError> {
-        Rows::unpack(name, shared).map(Dataset::of_columns)
-    }
-}
-
-fn made(name: &str) -> ShareError {
-    let reason = "only rows of tensors and images travel to a trial; call map, batch and what follows in the objective, and \
-                  read in place of stream";
-    ShareError::Tensor { name: name.to_owned(), source: candle_core::Error::Msg(reason.to_owned()) }
 }

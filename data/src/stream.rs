@@ -1,7 +1,7 @@
 //! A stream: the elements of one pass over a dataset, in order.
 
 use crate::Result;
-use ferrotune_trial::{current_seed, derived_seed};
+use ferrotune_state::{current_seed, derived_seed};
 use std::sync::Arc;
 
 /// The elements of one pass.

@@ -4,6 +4,7 @@ use crate::blocks::Blocks;
 use crate::columns::Columns;
 use crate::dataset::Dataset;
 use crate::reader::Reader;
+use crate::source::ColumnSource;
 use crate::{Batch, Result};
 use candle_core::Tensor;
 use ferrotune_reader::{Format, Group, Kind, Source};
@@ -155,6 +156,6 @@ impl<T: Columns + Batch<Batched = T>> TableFiles<T> {
     /// Fails if a file or a column does not exist. A value that does not fit its column is an error instead
     /// of the rows that are read with it: those of its row group, or some ten thousand of a CSV file.
     pub fn stream(&self) -> Result<Dataset<T>> {
-        Ok(Dataset::of_columns(Blocks::of(self.source())?))
+        Ok(Dataset::of_columns(ColumnSource::Blocks(Blocks::of(self.source())?)))
     }
 }

@@ -5,7 +5,7 @@ mod shuffle;
 
 use crate::stream::{BoxStream, Open, Pass, Stream};
 use crate::{DataError, Result};
-use ferrotune_trial::current_seed;
+use ferrotune_state::current_seed;
 use rand::SeedableRng as _;
 use rand_pcg::Pcg64;
 use serde::{Deserialize, Serialize};

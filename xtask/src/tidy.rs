@@ -43,6 +43,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     for package in tree::HOSTS {
         complaints.extend(tree::forbidden(package, &dependencies(root, package, "99")?));
     }
+    complaints.extend(tree::openers(&dependencies(root, tree::PIPELINES, "99")?));
     complaints.extend(packages::complaints(root)?);
     for plain in tree::PLAIN {
         complaints.extend(plain.foreign(&dependencies(root, plain.package, "1")?));

@@ -27,7 +27,7 @@ impl<T: Columns> Dataset<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn from_tensors(tensors: T) -> Result<Dataset<T>> {
-        Ok(Dataset::of_columns(Rows::of(Origin::Tensors(Table::new(&tensors.into_columns())?))))
+        Ok(Dataset::of_rows(Rows::all(Origin::Tensors(Table::new(&tensors.into_columns())?))))
     }
 
     /// Splits a dataset of tensors into parts, whose sizes are these fractions of the dataset. The elements are in an order that the seed
@@ -56,7 +56,7 @@ impl<T: Columns> Dataset<T> {
             return Err(DataError::argument(verb, "the dataset repeats for ever; split before repeat_forever"));
         }
         let mut parts = rows.split(&fractions, seed.into())?.into_iter();
-        Ok(fractions.map(|_| Dataset::of_columns(parts.next().expect("there is a part for each fraction"))))
+        Ok(fractions.map(|_| Dataset::of_rows(parts.next().expect("there is a part for each fraction"))))
     }
 }
 

@@ -18,7 +18,7 @@ impl<T: Send + 'static> Dataset<T> {
     ///
     /// A panic in the function is an error. Elements that a resumed [`Iter`](crate::Iter) skips are not computed, so
     /// the function must not depend on earlier elements. Random tensors that it makes on the CPU, such as for augmentation,
-    /// depend only on the seed ([`seed`](ferrotune_trial::seed())), the pass and the element.
+    /// depend only on the seed (`ferrotune::seed`), the pass and the element.
     pub fn map<U: Send + 'static>(
         &self,
         parallelism: usize,
@@ -52,7 +52,7 @@ impl<T: Send + 'static> Dataset<T> {
         block: usize,
         function: impl Fn(T) -> Outcome<Dataset<U>> + Send + Sync + 'static,
     ) -> Dataset<U> {
-        let function: Function<T, Dataset<U>> = Arc::new(function);
+        let function: Function<T, Open<U>> = Arc::new(move |element| Ok(function(element)?.opener()));
         let interleaved = self.open_with("interleave", cycle.min(block), move |stream, pass| {
             let (function, calls) = (Arc::clone(&function), Calls::new("interleave", pass));
             let (pass, open) = (pass.input(1), Default::default());
@@ -63,7 +63,7 @@ impl<T: Send + 'static> Dataset<T> {
 
     /// Elements in a random order: the next one is any of the `buffer` elements that follow. The same seed gives the same
     /// order, and each pass has a different order. `None` is the seed of the process or of the trial
-    /// ([`seed`](ferrotune_trial::seed())). Only a buffer of at least [`Dataset::len`] elements makes every order equally
+    /// (`ferrotune::seed`). Only a buffer of at least [`Dataset::len`] elements makes every order equally
     /// likely.
     ///
     /// Rows of tensors are shuffled by their numbers, so that a large buffer costs nothing. For other elements the buffer

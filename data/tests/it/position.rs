@@ -2,8 +2,7 @@
 
 use super::{all, numbers, rows, value};
 use ferrotune_data::{Dataset, Iter, Position};
-use ferrotune_trial::shared::{Pack, Shared};
-use ferrotune_trial::{Restore, Save};
+use ferrotune_state::{Pack, Restore, Save, Shared};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;

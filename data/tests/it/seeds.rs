@@ -3,17 +3,25 @@
 use super::{all, numbers, rows, value, values};
 use candle_core::{Device, Tensor};
 use ferrotune_data::Dataset;
+use ferrotune_state::{Pack, Result, Share as _, Shared, seed};
+use std::os::fd::AsRawFd as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Sets the seed of the whole process, for one test at a time.
 fn with_seed(seed: u64) -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    ferrotune_trial::seed(seed).unwrap();
+    seed_all(seed);
     guard
 }
 
-fn noise() -> ferrotune_trial::Result<f32> {
+/// Sets the seed as `ferrotune::seed` does, which also seeds devices.
+fn seed_all(number: u64) {
+    seed::give(number);
+    Device::Cpu.set_seed(number).unwrap();
+}
+
+fn noise() -> Result<f32> {
     Ok(Tensor::rand(0f32, 1., (), &Device::Cpu)?.to_scalar()?)
 }
 
@@ -29,7 +37,7 @@ fn functions_draw_the_same_on_any_number_of_threads_and_after_a_resume() {
     resumed.seek(ferrotune_data::Position { epoch: 0, element: 41 });
     assert_eq!(all(resumed), alone[41..]);
     assert_ne!(all(noisy(2).epoch(1)), alone, "each pass has its own numbers");
-    ferrotune_trial::seed(8).unwrap();
+    seed_all(8);
     assert_ne!(all(noisy(2).epoch(0)), alone);
 }
 
@@ -52,7 +60,7 @@ fn functions_of_one_pipeline_draw_different_numbers() {
 fn what_functions_draw_changes_nothing_outside_of_them() {
     let _one = with_seed(7);
     let [first, second] = [noise().unwrap(), noise().unwrap()];
-    ferrotune_trial::seed(7).unwrap();
+    seed_all(7);
     assert_eq!(noise().unwrap(), first);
     assert_eq!(all(numbers(5).map(1, |_| noise()).iter()).len(), 5);
     assert_eq!(noise().unwrap(), second);
@@ -66,7 +74,7 @@ fn a_shuffle_without_a_seed_has_that_of_the_process() {
     let (shuffled, half) = (order(), part());
     assert_eq!((order(), part()), (shuffled.clone(), half.clone()));
     assert_eq!(values(rows(50).shuffle(50, 7).epoch(0)), shuffled);
-    ferrotune_trial::seed(8).unwrap();
+    seed_all(8);
     assert_ne!(order(), shuffled);
     assert_ne!(part(), half);
     // Two datasets with the same shuffle stay in step.
@@ -76,8 +84,6 @@ fn a_shuffle_without_a_seed_has_that_of_the_process() {
 
 #[test]
 fn rows_travel_to_a_trial_and_what_is_made_does_not() {
-    use ferrotune_trial::{Pack, Share as _, Shared};
-    use std::os::fd::AsRawFd as _;
     let tensors =
         (Tensor::arange(0u32, 40, &Device::Cpu).unwrap(), Tensor::rand(0f32, 1., (40, 3), &Device::Cpu).unwrap());
     let whole = Dataset::from_tensors(tensors).unwrap();
@@ -110,6 +116,6 @@ fn a_later_seed_does_not_change_the_order_of_what_is_shuffled_once() {
     let _one = with_seed(7);
     let shuffled = rows(50).shuffle_once(50, None);
     let before = values(shuffled.iter());
-    ferrotune_trial::seed(8).unwrap();
+    seed_all(8);
     assert_eq!(values(shuffled.iter()), before);
 }

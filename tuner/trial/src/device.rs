@@ -1,13 +1,13 @@
 //! Opens candle devices by name, and remembers the name of this process' device. Chooses no device.
 
-use crate::any_error::BoxError;
 use crate::error::TrialError;
 use crate::plugins;
-use crate::seed::given_seed;
 use candle_core::Device;
 use ferrotune_devices::{Cluster, fork};
 use ferrotune_space::record::DeviceUse;
 use ferrotune_space::spec::takes_one_process;
+use ferrotune_state::BoxError;
+use ferrotune_state::given_seed;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::{Mutex, PoisonError};

@@ -1,12 +1,8 @@
 //! The errors of a trial's calls. When a trial has to stop, its calls fail on purpose, so that `?` ends the objective.
 
-use crate::any_error::{BoxError, Error};
+use ferrotune_state::BoxError;
 use std::io;
 use std::path::PathBuf;
-
-/// The result of an objective and of everything that it calls. `?` converts errors of candle, of this crate and all others, and
-/// keeps the place.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The reason why a call of a trial fails.
 #[derive(Debug, thiserror::Error)]

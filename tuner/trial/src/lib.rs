@@ -23,7 +23,6 @@
 
 #[cfg(feature = "plugins")]
 mod anomaly;
-mod any_error;
 mod connection;
 mod device;
 mod error;
@@ -37,7 +36,6 @@ mod plain;
 mod plugins;
 mod runtime;
 mod seed;
-pub mod shared;
 pub mod trial;
 
 #[cfg(not(feature = "plugins"))]
@@ -45,11 +43,13 @@ use plain as plugins;
 
 #[cfg(feature = "plugins")]
 pub use anomaly::debug_nans;
-pub use any_error::{BoxError, Error, located, place_in};
 pub use connection::SupervisorClient;
 pub use device::{connect, connected, count_cores, open_cores, open_cores_across, open_device};
-pub use error::{Result, TrialError};
-pub use ferrotune_space::seed::derived as derived_seed;
+pub use error::TrialError;
+pub use ferrotune_state::{
+    BoxError, Error, Pack, Restore, Result, Save, Share, ShareError, Shared, current_seed, derived_seed, given_seed,
+    located, map_array, place_in, share_fields, shared,
+};
 pub use optim::AdamW;
 #[cfg(feature = "plugins")]
 pub use origin::{calls_to, witness_errors};
@@ -58,6 +58,4 @@ pub use plugins::is_open;
 pub use runtime::{ObjectiveValue, run_in_process, run_objective};
 #[cfg(feature = "plugins")]
 pub use seed::seed;
-pub use seed::{current_seed, given_seed};
-pub use shared::{Pack, Share, ShareError, Shared, map_array};
-pub use trial::{FixedTrial, FixedValues, Restore, Save, Trial};
+pub use trial::{FixedTrial, FixedValues, Trial};

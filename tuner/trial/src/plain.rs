@@ -1,13 +1,11 @@
 //! The functions of `plugins` for a program with the candle of crates.io: no plugins, no seed for the CPU's random numbers, and no
 //! NaN detection.
 
-use crate::any_error::BoxError;
 use crate::error::TrialError;
 use candle_core::{Device, Tensor};
 use ferrotune_devices::{Cluster, Shortage};
-use std::hash::{BuildHasher as _, RandomState};
+use ferrotune_state::BoxError;
 use std::path::Path;
-use std::sync::OnceLock;
 
 fn missing<T>(what: String) -> Result<T, BoxError> {
     Err(TrialError::NoPlugins { what }.into())
@@ -38,12 +36,6 @@ pub(crate) fn seed_open(_seed: u64) -> Result<(), BoxError> {
 /// Does nothing: candle's generator for the CPU takes no seed, so there is no public `seed`.
 pub(crate) fn seed_cpu(_seed: u64) -> Result<(), BoxError> {
     Ok(())
-}
-
-/// A random seed, which is the same for the whole process.
-pub(crate) fn seed_of_cpu() -> u64 {
-    static SEED: OnceLock<u64> = OnceLock::new();
-    *SEED.get_or_init(|| RandomState::new().hash_one(()))
 }
 
 pub(crate) fn with_seed<R>(_seed: u64, run: impl FnOnce() -> R) -> R {

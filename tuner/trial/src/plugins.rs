@@ -1,17 +1,17 @@
 //! Devices of PJRT plugins, and the other features that need candle with Ferrotune's changes: seeds of the CPU's random numbers, and
 //! the search for the operation that makes a NaN. `plain` has the same functions for an unchanged candle.
 
-use crate::any_error::BoxError;
 use crate::error::TrialError;
 use crate::origin::calls_to;
 pub(crate) use crate::origin::witness_errors;
 use crate::place::{innermost_in_notebook, place_in_backtrace};
-use crate::seed::given_seed;
 use candle_core::random::{Draws, with_draws};
 use candle_core::{Device, anomaly};
 use ferrotune_devices::pjrt::{Client, Plugin};
 use ferrotune_devices::{Cluster, Machine, find_plugin, fork, open_jointly};
 use ferrotune_space::wire::{BUDGET_VARIABLE, PluginCopy};
+use ferrotune_state::BoxError;
+use ferrotune_state::given_seed;
 use ferrotune_xla::{Options, identity};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -61,11 +61,6 @@ pub(crate) fn seed_open(seed: u64) -> Result<(), BoxError> {
 /// Sets the seed of the CPU's random numbers.
 pub(crate) fn seed_cpu(seed: u64) -> Result<(), BoxError> {
     Ok(Device::Cpu.set_seed(seed)?)
-}
-
-/// The seed of the CPU's random numbers, which is random until one is set.
-pub(crate) fn seed_of_cpu() -> u64 {
-    Device::Cpu.get_current_seed().expect("the CPU always has a seed")
 }
 
 /// Runs a function in this thread with the CPU's random numbers of a seed.

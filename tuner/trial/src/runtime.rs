@@ -2,17 +2,18 @@
 //! process.
 
 use crate::connection::{Connection, SupervisorClient};
-use crate::error::{Result, TrialError};
+use crate::error::TrialError;
 use crate::place::{has_items, line_of_cell, place};
 use crate::plugins::{detect_anomalies, line_of_error, shortage_of, take_anomaly, witness_errors, write_first_program};
 use crate::seed::{begin, in_thread};
-use crate::shared::Shared;
 use crate::trial::Trial;
 use ferrotune_devices::Shortage;
 use ferrotune_devices::pjrt::Code;
 use ferrotune_profile::{self as profile, Profile};
 use ferrotune_space::record::Ending;
 use ferrotune_space::wire::{PROFILE_FILE, PROGRAM_VARIABLE, Request, SHARED_VARIABLE};
+use ferrotune_state::Result;
+use ferrotune_state::Shared;
 use std::error::Error;
 use std::fs;
 use std::io::{self, ErrorKind, Write as _};

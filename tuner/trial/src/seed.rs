@@ -1,19 +1,9 @@
 //! The seed of a process. It decides first weights, dropout and all other random numbers of devices, and shuffles.
 
-use crate::any_error::BoxError;
 use crate::device;
 use crate::plugins;
 use ferrotune_devices::count_scopes_anew;
-use std::cell::Cell;
-use std::sync::{Mutex, PoisonError};
-
-/// The seed that was given to [`seed`].
-static GIVEN: Mutex<Option<u64>> = Mutex::new(None);
-
-thread_local! {
-    /// The seed of the trial that this thread runs, where other threads run other trials.
-    static OF_THREAD: Cell<Option<u64>> = const { Cell::new(None) };
-}
+use ferrotune_state::{BoxError, seed};
 
 /// Sets the seed of all random numbers from here on: those of tensors, such as first weights and dropout, on the CPU and on every
 /// device that this process has opened or opens later, and those of shuffles of datasets that have no seed of their own.
@@ -40,28 +30,14 @@ pub fn seed(seed: u64) -> Result<(), BoxError> {
 
 /// Does the work of [`seed`], which is public only where candle can be seeded in full.
 pub(crate) fn begin(seed: u64) -> Result<(), BoxError> {
-    if OF_THREAD.get().is_some() {
-        OF_THREAD.set(Some(seed));
-    } else {
-        *GIVEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(seed);
-    }
+    seed::give(seed);
     draw_from(seed)
 }
 
-/// The seed that was given to [`seed`], or to the trial.
-pub fn given_seed() -> Option<u64> {
-    OF_THREAD.get().or_else(|| *GIVEN.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// The present seed: the given seed or, if none was given, the seed of the CPU, which is random at first.
-pub fn current_seed() -> u64 {
-    given_seed().unwrap_or_else(plugins::seed_of_cpu)
-}
-
-/// Restarts the random numbers from this seed. The result of [`given_seed`] does not change.
+/// Restarts the random numbers from this seed. The result of [`given_seed`](crate::given_seed) does not change.
 pub(crate) fn draw_from(seed: u64) -> Result<(), BoxError> {
     plugins::seed_cpu(seed)?;
-    if OF_THREAD.get().is_none() {
+    if !seed::is_of_thread() {
         count_scopes_anew();
         device::seed_open(seed)?;
     }
@@ -70,8 +46,5 @@ pub(crate) fn draw_from(seed: u64) -> Result<(), BoxError> {
 
 /// Runs a trial in the current thread, with random numbers of its own on the CPU. Other threads may run trials at the same time.
 pub(crate) fn in_thread<R>(seed: u64, run: impl FnOnce() -> R) -> R {
-    let before = OF_THREAD.replace(Some(seed));
-    let result = plugins::with_seed(seed, run);
-    OF_THREAD.set(before);
-    result
+    seed::in_thread(seed, || plugins::with_seed(seed, run))
 }

@@ -4,17 +4,15 @@ mod checkpoint;
 mod fixed;
 mod generation;
 mod parameters;
-mod state;
 
+pub use ferrotune_state::{Restore, Save};
 pub use fixed::{FixedTrial, FixedValues};
-pub use state::{Restore, Save};
 
 pub use parameters::{ChoiceParameter, Choosable, FloatParameter, IntParameter, Integer, Plain, Real};
 
-use crate::any_error::located;
 use crate::connection::{SupervisorClient, unexpected};
 use crate::device::open_device;
-use crate::error::{Result, TrialError};
+use crate::error::TrialError;
 use crate::plugins::writes_first_program;
 use candle_core::Device;
 use ferrotune_devices::Strategy;
@@ -22,6 +20,8 @@ use ferrotune_profile::{self as profile, Part};
 use ferrotune_space::Value;
 use ferrotune_space::record::TrialRecord;
 use ferrotune_space::wire::{Assignment, Reply, Request, Verdict};
+use ferrotune_state::Result;
+use ferrotune_state::located;
 use fixed::Fixed;
 use parameters::Asked;
 use std::cell::{Cell, RefCell};

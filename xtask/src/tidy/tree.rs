@@ -34,6 +34,18 @@ pub(super) const PLAIN: [Plain; 3] = [
 /// and the program does this only in a separate process (`ferrotune probe`).
 const DEVICE_CRATES: [&str; 5] = ["candle", "cudarc", "ferrotune-prelude", "ferrotune-trial", "pjrt"];
 
+/// The package of input pipelines, which make elements on the CPU.
+pub(super) const PIPELINES: &str = "ferrotune-data";
+
+/// Our packages that open devices or run trials.
+const OPENERS: [&str; 3] = ["ferrotune-devices", "ferrotune-trial", "ferrotune-xla"];
+
+/// Complains about packages that open devices in the `cargo tree` of [`PIPELINES`].
+pub(super) fn openers(tree: &str) -> Vec<String> {
+    let openers = names(tree).filter(|name| OPENERS.contains(name));
+    openers.map(|name| format!("{PIPELINES} needs {name}; datasets know neither devices nor trials")).collect()
+}
+
 /// Complains about device crates in a package's `cargo tree`.
 pub(super) fn forbidden(package: &str, tree: &str) -> Vec<String> {
     let forbidden = names(tree).filter(|name| DEVICE_CRATES.iter().any(|device| name.starts_with(device)));
@@ -63,6 +75,13 @@ mod tests {
         let tree = "ferrotune v0.1.0 (x)\nserde v1.0.0\ncandle-core v0.11.1\nferrotune-trial v0.1.0 (x)\n";
         assert_eq!(forbidden("ferrotune", tree).len(), 2);
         assert!(forbidden("ferrotune", "ferrotune v0.1.0 (x)\nlibloading v0.9.0\n").is_empty());
+    }
+
+    #[test]
+    fn a_dataset_that_needs_a_device_is_found() {
+        let tree = "ferrotune-data v0.1.0 (x)\ncandle-core v0.11.1\nferrotune-state v0.1.0 (x)\n";
+        assert!(openers(tree).is_empty());
+        assert_eq!(openers(&format!("{tree}ferrotune-devices v0.1.0 (x)\n")).len(), 1);
     }
 
     #[test]

@@ -3,13 +3,14 @@
 
 const CRATE: &str = "ctx::";
 /// Crates that no cell can name, each with the path by which cells name its items.
-const PATHS: [(&str, &str); 7] = [
+const PATHS: [(&str, &str); 8] = [
     ("ferrotune_trial", "ferrotune"),
     ("ferrotune_data", "ferrotune::data"),
     ("ferrotune_devices", "ferrotune::devices"),
     ("ferrotune_display", "ferrotune::display"),
     ("ferrotune_nn", "ferrotune::nn"),
     ("ferrotune_space", "ferrotune"),
+    ("ferrotune_state", "ferrotune"),
     ("ferrotune_xla", "ferrotune::xla"),
 ];
 /// Modules of these crates that cells can name.
@@ -119,6 +120,7 @@ mod tests {
         assert_eq!(shown, "fn f(a: ferrotune::data::Dataset<u8>) -> my_ferrotune_data::A");
         assert_eq!(text("ferrotune_trial::optim::adamw\n"), "ferrotune::optim");
         assert_eq!(text("as `ferrotune_trial::seed` says"), "as `ferrotune::seed` says");
+        assert_eq!(text("ferrotune_state::save\n\npub trait Save"), "ferrotune\n\npub trait Save");
         let of_notebook = "<pre><code class=\"language-rust\">ctx\n</code></pre>\n<p>struct Till</p>";
         assert_eq!(html(of_notebook), "<p>struct Till</p>");
         let page = "<h1>Examples</h1>\n<pre><code class=\"language-rust\"># use x;\nlet a = 1;\n# Ok(())\n</code></pre>\n\

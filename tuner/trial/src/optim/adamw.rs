@@ -2,11 +2,11 @@
 
 use super::state::{State, times};
 use super::{Rule, of};
-use crate::shared::{Pack, ShareError, Shared};
-use crate::trial::{Restore, Save};
 use candle_core::backprop::GradStore;
 use candle_core::{Result, Tensor, Var};
 use candle_nn::{Optimizer, ParamsAdamW};
+use ferrotune_state::{Pack, ShareError, Shared};
+use ferrotune_state::{Restore, Save};
 use num_traits::Float;
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv:1711.05101), the same as `candle_nn::AdamW`,

@@ -2,11 +2,11 @@
 
 use super::state::{State, times};
 use super::{Rule, of};
-use crate::shared::{Pack, ShareError, Shared};
-use crate::trial::{Restore, Save};
 use candle_core::backprop::GradStore;
 use candle_core::{Result, Tensor, Var};
 use candle_nn::Optimizer;
+use ferrotune_state::{Pack, ShareError, Shared};
+use ferrotune_state::{Restore, Save};
 use num_traits::Float;
 
 /// The settings of [`Lion`], with the paper's values as defaults.

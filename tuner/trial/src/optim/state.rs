@@ -2,9 +2,9 @@
 
 use super::{Rule, in_order, in_place};
 use crate::plugins::zeros_like;
-use crate::shared::{Pack, ShareError, Shared};
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Result, Tensor, Var, bail};
+use ferrotune_state::{Pack, ShareError, Shared};
 
 /// The variables of an optimiser, each with `N` moments of its shape and dtype.
 #[derive(Debug)]

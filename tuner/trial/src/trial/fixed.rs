@@ -6,12 +6,12 @@
 use super::Trial;
 use crate::connection::SupervisorClient;
 use crate::device::connected;
-use crate::seed::current_seed;
 use ferrotune_space::given::{Values, fit};
 use ferrotune_space::objective::{Direction, Objective};
 use ferrotune_space::record::TrialRecord;
 use ferrotune_space::wire::{Assignment, Reply, Request, Verdict};
 use ferrotune_space::{Distribution, Value};
+use ferrotune_state::current_seed;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;

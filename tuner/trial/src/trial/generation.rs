@@ -1,10 +1,10 @@
 //! A checkpoint file: safetensors with a checksum over every byte of it. A file is written completely or not at all,
 //! and is on disk when the call returns.
 
-use crate::any_error::BoxError;
-use crate::shared::{Pack, Shared};
 use crc32fast::Hasher;
 use ferrotune_space::checkpoint::{LONGEST_HEADER_BYTES, STEP};
+use ferrotune_state::BoxError;
+use ferrotune_state::{Pack, Shared};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek as _, Write};
 use std::os::unix::fs::FileExt as _;
@@ -127,7 +127,7 @@ impl<W: Write> Write for Summing<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared::Share;
+    use ferrotune_state::Share;
 
     fn small(path: &Path) -> Result<Vec<u8>, BoxError> {
         let mut pack = Pack::new();

@@ -12,9 +12,10 @@ pub use kinds::{Choosable, Integer, Plain, Real};
 pub(super) use question::Asked;
 
 use super::Trial;
-use crate::any_error::located;
-use crate::error::{Result, TrialError};
+use crate::error::TrialError;
 use ferrotune_space::{Distribution, Scale, Value};
+use ferrotune_state::Result;
+use ferrotune_state::located;
 use question::Question;
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;

@@ -1,9 +1,9 @@
 //! The types of parameters, and the conversion of their values.
 
 use super::ChoiceParameter;
-use crate::any_error::located;
-use crate::error::Result;
 use ferrotune_space::Value;
+use ferrotune_state::Result;
+use ferrotune_state::located;
 use std::fmt;
 
 /// The integer types of [`Trial::int`](crate::Trial::int).

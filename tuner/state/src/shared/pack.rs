@@ -19,14 +19,14 @@ pub(super) const PADDING: &str = "ferrotune:padding.";
 /// Variables to write into a file.
 ///
 /// ```
-/// use ferrotune_trial::{Pack, Share, Shared};
+/// use ferrotune_state::{Pack, Share, Shared};
 /// let mut pack = Pack::new();
 /// vec![1.5_f32, 2.5].pack("scores", &mut pack)?;
 /// let file = std::fs::File::from(pack.into_memfd()?);
 /// # use std::os::fd::AsRawFd;
 /// let shared = Shared::open(format!("/proc/self/fd/{}", file.as_raw_fd()).as_ref())?;
 /// assert_eq!(Vec::<f32>::unpack("scores", &shared)?, [1.5, 2.5]);
-/// # Ok::<(), ferrotune_trial::ShareError>(())
+/// # Ok::<(), ferrotune_state::ShareError>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct Pack {

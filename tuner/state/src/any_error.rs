@@ -1,20 +1,24 @@
-//! The error of an objective: any error, with the place of the first `?` that returned it.
+//! The error of the user's functions, such as an objective: any error, with the place of the first `?` that returned it.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::ops::Deref;
 use std::panic::Location;
 
+/// The result of the user's functions: of an objective and of everything that it calls, and of the functions of a dataset's verbs. `?`
+/// converts errors of candle, of Ferrotune and all others, and keeps the place.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
 /// Any error, as the library's own functions return it. The caller's `?` adds the place.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// Any error, or a text, with the place at which it entered a function whose result is a [`Result`](crate::Result).
+/// Any error, or a text, with the place at which it entered a function whose result is a [`Result`].
 ///
-/// `?` and `into()` convert errors of candle, of this crate and of all others, and texts. `{}` shows the error;
+/// `?` and `into()` convert errors of candle, of Ferrotune and of all others, and texts. `{}` shows the error;
 /// `{:#}` and `{:?}` also show its place. It dereferences to the error itself, for `source()` and `downcast_ref()`.
 ///
 /// ```
-/// # use ferrotune_trial::Result;
+/// # use ferrotune_state::Result;
 /// fn rows(text: &str) -> Result<usize> {
 ///     let rows: usize = text.trim().parse()?;
 ///     if rows == 0 { Err("there are no rows")? }

@@ -7,8 +7,7 @@ use candle_nn::VarMap;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
-/// State for [`Trial::checkpoint`](crate::Trial::checkpoint): a reference to a `VarMap`, to an [`AdamW`](crate::AdamW),
-/// to any value that implements [`Share`], or a tuple of such references.
+/// State for `trial.checkpoint`: a reference to a `VarMap`, to an optimiser of `ferrotune::optim`, to any value that implements [`Share`], or a tuple of such references.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be saved in a checkpoint",
     note = "a checkpoint takes references: `&vars`, or several as `(&vars, &optimiser, &epoch)`",
@@ -21,7 +20,7 @@ pub trait Save {
     fn save(&self, name: &str, pack: &mut Pack) -> Result<(), ShareError>;
 }
 
-/// State for [`Trial::restore`](crate::Trial::restore): `&vars` for a `VarMap`, and `&mut value` for all other types of
+/// State for `trial.restore`: `&vars` for a `VarMap`, and `&mut value` for all other types of
 /// [`Save`]; a tuple has the order in which it was saved.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be restored from a checkpoint",

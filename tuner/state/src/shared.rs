@@ -134,7 +134,7 @@ impl Shared {
 
     /// The content of a file with this `header`, which includes the eight bytes of its length. Does not check the
     /// file's other bytes.
-    pub(crate) fn in_file(file: File, header: &[u8]) -> serde_json::Result<Shared> {
+    pub fn in_file(file: File, header: &[u8]) -> serde_json::Result<Shared> {
         let metadata = serde_json::from_slice(&header[8..])?;
         let place = Place::File { file, data: header.len() as u64 };
         Ok(Shared { file: Some((place, metadata)), tensors: RefCell::default() })
@@ -161,7 +161,7 @@ impl Shared {
     }
 
     /// The type and the shape of the tensor that was packed under `name`.
-    pub(crate) fn describe(&self, name: &str) -> Result<(DType, &[usize]), ShareError> {
+    pub fn describe(&self, name: &str) -> Result<(DType, &[usize]), ShareError> {
         let (_, info) = self.find(name)?;
         Ok((dtype_of(name, info)?, &info.shape))
     }

@@ -4,6 +4,7 @@
 
 use super::{Pack, ShareError, Shared};
 use candle_core::{Device, Tensor};
+#[cfg(feature = "strategies")]
 use ferrotune_devices::Strategy;
 use std::any::type_name;
 use std::collections::{BTreeMap, HashMap};
@@ -45,7 +46,7 @@ pub trait Share: Sized {
 ///
 /// ```
 /// # use candle_core::Tensor;
-/// # use ferrotune_trial::share_fields;
+/// # use ferrotune_state::share_fields;
 /// struct Digits { images: Tensor, labels: Tensor }
 /// share_fields!(Digits { images, labels });
 /// ```
@@ -76,6 +77,7 @@ impl Share for Tensor {
 }
 
 /// A strategy describes devices, and the trial opens them itself.
+#[cfg(feature = "strategies")]
 impl Share for Strategy {
     fn pack(&self, name: &str, pack: &mut Pack) -> Result<(), ShareError> {
         let text = serde_json::to_string(self).map_err(|error| kind::<Self>(name, error.to_string()))?;
