@@ -1,0 +1,206 @@
+"""Cells are Rust: what compiles as a program runs, whatever evcxr can keep of it, and what later cells have is said."""
+
+import re
+
+import pytest
+
+CLOSURE = "`double` is kept as `fn(f32) -> f32`\n"
+
+# Cells, the result of the last one, and what the cells say on the standard error.
+KEPT = {
+    "a closure without captures": (["let double = |x: f32| x * 2.0;", "1", "double(3.0)"], "6.0", CLOSURE),
+    "a closure with copies": (
+        ["let total = 10; let add = |x: i32| x + total; add(1)", "total + add(2)"],
+        "22",
+        "`add` is kept as `Box<dyn Fn(i32) -> i32>`\n",
+    ),
+    "a closure that owns": (
+        ['let name = "ab".to_string(); let longer = move |n: usize| name.len() + n;', "longer(3)"],
+        "5",
+        "`longer` is kept as `Box<dyn Fn(usize) -> usize>`\n",
+    ),
+    "a closure that counts": (
+        ["let mut count = { let mut n = 0; move || { n += 1; n } };", "count()", "count()"],
+        "2",
+        "`count` is kept as `Box<dyn FnMut() -> i32>`\n",
+    ),
+    "an iterator": (
+        ["let mut later = vec![1, 2, 3].into_iter().map(|x| x + 1);", "later.next()", "later.sum::<i32>()"],
+        "7",
+        "`later` is kept as `Box<dyn Iterator<Item = i32>>`\n",
+    ),
+    "what a function returns as `impl Fn`": (
+        ["fn adder(n: i32) -> impl Fn(i32) -> i32 { move |x| x + n }", "let plus = adder(5);", "plus(1)"],
+        "6",
+        None,
+    ),
+    "a function": (["fn square(x: i32) -> i32 { x * x }\nlet same = square;", "same(4)"], "16", None),
+    "a trait object of a path that is not imported": (
+        ["let error = Box::new(std::fmt::Error) as Box<dyn std::error::Error>;", "error.to_string().len() > 0"],
+        "true",
+        "",
+    ),
+}
+
+# Cells whose second variable ends with them, the reason, and an expression of the first variable with its value.
+UNKEPT = {
+    "an iterator": ("let a = [1, 2, 3]; let mut gone = a.iter(); assert_eq!(gone.next(), Some(&1));", "it borrows `a`", "a.len()", "3"),
+    "a guard": (
+        "let a = std::sync::Mutex::new(5); let mut gone = a.lock().unwrap(); *gone += 1;",
+        "it borrows `a`",
+        "*a.lock().unwrap()",
+        "6",
+    ),
+    "a mutable borrow": ("let mut a = vec![1, 2, 3]; let gone = &mut a[0]; *gone = 7;", "it borrows `a`", "a[0]", "7"),
+    "chunks": ("let mut a = vec![1, 2, 3]; let mut gone = a.chunks_mut(2); gone.next().unwrap()[1] = 9;", "it borrows `a`", "a[1]", "9"),
+    "several borrows of one": (
+        "let mut a = None; let gone = a.insert(1); assert_eq!(*gone, 1); assert_eq!(a.unwrap(), 1); let gone = a.insert(2); *gone = 3;",
+        "it borrows `a`",
+        "a.unwrap()",
+        "3",
+    ),
+    "a closure that borrows": (
+        'let a = vec!["ab".to_string()]; let gone = |i: usize| a[i].len(); assert_eq!(gone(0), 2);',
+        "it borrows `a`",
+        "a.len()",
+        "1",
+    ),
+    "a closure that changes": ("let mut a = 0; let mut gone = || a += 1; gone(); gone();", "it borrows `a`", "a", "2"),
+    "a temporary value": ("let a = 1; let gone = &mut [0, 1]; gone[0] = 3;", "it borrows a value without a name", "a", "1"),
+    "the type of a private trait": (
+        "trait Own {} impl Own for u8 {} fn own() -> impl Own { 3u8 }\nlet a = 2; let gone = own();",
+        "no later cell can write its type",
+        "a",
+        "2",
+    ),
+}
+
+# Cells of which the last decides the type, and its result.
+UNDECIDED = {
+    "a map": (["let mut open = std::collections::BTreeMap::new();", 'open.insert(1, "a"); open[&1]'], '"a"'),
+    "a vector": (["let mut open = Vec::new();", "1", "open.push(1.5); open.len()"], "1"),
+    "nothing": (["let mut open = None;", "open = Some(3u8); open"], "Some(3)"),
+    "both ends of a channel": (["let (send, open) = std::sync::mpsc::channel();", "send.send(3u8).unwrap(); open.recv().unwrap()"], "3"),
+    "a text": (['let open = "5".parse().unwrap();', "let n: u8 = open; n"], "5"),
+    "a variable without a value": (["let open;", "open = 3; open + 1"], "4"),
+    "several": (["let mut open = vec![]; let none = None; let n = 2;", "open.push(none.unwrap_or(1)); open[0] + n"], "3"),
+    "another variable with the name": (["let mut open = Vec::new();", "let open = 3; open + 1"], "4"),
+}
+
+# Cells that end early or cannot be compiled, and the beginning of their errors.
+WRONG = [
+    ("10 / 0", "error[unconditional_panic]: this operation will panic at runtime (line 1, column 1)"),
+    ("let a = std::", "error: the cell ends within a statement: "),
+    ("vec![1].", "error: the cell ends within a statement: "),
+    ("if true { 1 } else", "error: the cell ends within a statement: "),
+    ("fn", "error: the cell ends within a statement: "),
+    ("use", "error: the cell ends within a statement: "),
+    ("let", "error: the cell ends within a statement: "),
+    ("use std::", "error: the cell ends within a statement: "),
+    ("break", "error[E0267]: `break` outside of a loop (line 1, column 1)"),
+    ("continue;", "error[E0267]: `continue` outside of a loop (line 1, column 1)"),
+    ("return 5;", "error[E0308]: a cell returns no value: write it as the last expression, or end the cell with `return Ok(());` (line 1, column 8)"),
+]
+
+# Definitions with the names that generated code uses.
+NAMES = [
+    "enum Status { Ok, Failed }\nuse Status::*;",
+    "macro_rules! format { () => { 1 } }\nmacro_rules! println { () => { 1 } }\nmacro_rules! stringify { () => { 1 } }",
+    "trait From {}\ntrait Into {}\ntrait Drop {}\ntrait Iterator {}",
+    "mod std { pub fn own() {} }",
+    "mod core {}\nmod ferrotune {}",
+    "fn drop() {}\nfn panic() {}",
+]
+
+OURS = re.compile(r"evcxr|Evcxr|found `#`|catch_unwind|the end of the cell")
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_value_whose_type_has_no_name_is_kept(start, name):
+    cells, result, said = KEPT[name]
+    kernel = start()
+    outcomes = [kernel.ok(cell) for cell in cells]
+    assert outcomes[-1].result == result
+    if said is not None:
+        assert "".join(outcome.stderr for outcome in outcomes) == said
+
+
+@pytest.mark.parametrize("name", UNKEPT)
+def test_variable_that_cannot_be_kept_lives_to_the_end_of_its_cell(start, name):
+    cell, reason, expression, value = UNKEPT[name]
+    kernel = start()
+    assert kernel.ok(cell).stderr == f"`gone` is not kept: {reason}\n"
+    assert kernel.ok(expression).result == value
+    assert re.search(rf"`gone` ended with In \[\d+\]: {re.escape(reason)}", kernel.fails("gone;").error)
+
+
+def test_values_are_dropped_in_the_order_of_a_program(start):
+    kernel = start()
+    kernel.ok("struct Loud<'a>(&'static str, Option<&'a str>);\nimpl Drop for Loud<'_> { fn drop(&mut self) { println!(\"{}\", self.0) } }")
+    outcome = kernel.ok('let text = String::from("x"); let first = Loud("first", Some(&text)); let second = Loud("second", Some(&text)); println!("end");')
+    assert outcome.stdout == "end\nsecond\nfirst\n"
+    assert kernel.ok("text").result == '"x"'
+
+
+@pytest.mark.parametrize("name", UNDECIDED)
+def test_type_that_is_open_is_decided_by_a_later_cell(start, name):
+    cells, result = UNDECIDED[name]
+    kernel = start()
+    assert kernel.ok(cells[0]).stderr == ""
+    assert kernel.ok("%who").display.startswith(("undecided, until a cell uses them: ", "n\n"))
+    outcomes = [kernel.ok(cell) for cell in cells[1:]]
+    assert outcomes[-1].result == result
+    assert "undecided" not in kernel.ok("%who").display
+
+
+def test_cell_that_decides_no_type_leaves_it_open_and_undo_takes_the_decision_back(start):
+    kernel = start()
+    kernel.ok("let mut open = Vec::new();")
+    assert "type annotations needed for `Vec<_>`" in kernel.fails("open.len()").error
+    kernel.ok("open.push(1u8);")
+    kernel.ok("%undo")
+    assert "undecided, until a cell uses them: open" in kernel.ok("%who").display
+    kernel.ok('open.push("text");')
+    assert kernel.ok("open").result == '["text"]'
+
+
+@pytest.mark.parametrize(("cell", "error"), WRONG)
+def test_error_has_its_place_and_no_name_of_ours(kernel, cell, error):
+    outcome = kernel.fails(cell)
+    assert outcome.error.startswith(f"CompilationError: {error}"), outcome.error
+    assert "(line 1, column " in outcome.error
+    assert not OURS.search(outcome.error + outcome.traceback)
+
+
+@pytest.mark.parametrize("definition", NAMES)
+def test_no_name_of_the_users_breaks_a_later_cell(start, definition):
+    kernel = start()
+    kernel.ok("let mut seen = vec![1];")
+    kernel.ok(definition)
+    kernel.ok("let more: usize = 5; seen.push(2);")
+    assert kernel.ok("seen.len() + more").result == "7"
+    assert kernel.fails('"x".parse::<i32>()?;').error.startswith("Error: invalid digit")
+    assert kernel.fails("vec![1, 2][seen.len() + 7];").error.startswith("Panic: index out of bounds")
+
+
+def test_panic_is_reported_whatever_hook_the_user_sets(start):
+    kernel = start()
+    outcome = kernel.fails('std::panic::set_hook(Box::new(|_| println!("own hook"))); panic!("first");')
+    assert outcome.error.startswith("Panic: first") and outcome.stdout == "own hook\n"
+    outcome = kernel.fails('panic!("second");')
+    assert outcome.error == "Panic: second (line 1 of the cell)" and outcome.stdout == "own hook\n"
+    kernel.ok("let _ = std::panic::take_hook();")
+    assert kernel.fails('panic!("third");').error == "Panic: third (line 1 of the cell)"
+    assert kernel.fails("std::panic::resume_unwind(Box::new(String::from(\"fourth\")));").error == "Panic: fourth"
+
+
+def test_panic_of_a_destructor_is_an_error_with_its_text(start):
+    kernel = start()
+    kernel.ok('struct Bomb;\nimpl Drop for Bomb { fn drop(&mut self) { panic!("dropped") } }\nlet other = 3; let bomb = Bomb;')
+    outcome = kernel.fails("let bomb = 5;")
+    assert outcome.error.startswith("Panic: dropped")
+    assert kernel.ok("other").result == "3"
+
+
+def test_byte_order_mark_is_no_rust(kernel):
+    assert kernel.ok("\ufefflet marked = 1; marked").result == "1"
