@@ -1,5 +1,5 @@
 //! `cargo xtask torture` injects faults for an hour, as the tests do briefly: hundreds of kills at random times, every
-//! fault that a trial can have, and long random walks through notebooks.
+//! fault that a trial can have, and long random walks through notebooks. Then it runs all examples of the standard library as cells.
 
 use crate::environment::{Environment, build_program, cargo};
 use crate::step;
@@ -19,6 +19,8 @@ const STORM_ROUNDS: &str = "30";
 const CLUSTER_ROUNDS: &str = "200";
 /// The number of faults of a notebook, one after the other.
 const FAULTS: &str = "500";
+/// The number of the standard library's examples.
+const EXAMPLES: &str = "all";
 /// The number of trials over which memory must not grow.
 const TRIALS: &str = "200";
 
@@ -38,6 +40,12 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         python.env("FERROTUNE_WALK_SEED", seed);
         python.env("FERROTUNE_WALKS", WALKS.0).env("FERROTUNE_WALK_STEPS", WALKS.1);
         step::run(python.args(["-m", "pytest", "tests/test_walks.py"]))
+    })?;
+    step::step("the standard library's examples", || {
+        let mut python = environment.python();
+        // They take hours, and pytest.ini has the limit of a short test.
+        python.env("FERROTUNE_EXAMPLES", EXAMPLES);
+        step::run(python.args(["-m", "pytest", "--timeout=0", "tests/test_examples.py"]))
     })?;
     step::step("all faults at the same time", || {
         let mut python = environment.python();
