@@ -1,27 +1,25 @@
 """The examples of Rust's standard library run as cells, whole and with each statement in a cell of its own.
 
-`KNOWN` lists those that do not run yet. An example that runs now and is in the list fails the test, so that the list shrinks.
+known_examples.txt lists those that do not run yet; `cargo xtask bench examples --known` writes it. An example that runs and is in
+the list fails the test, so that the list shrinks.
 `FERROTUNE_EXAMPLES` is the number of examples, or `all`, which takes hours: `cargo xtask torture` runs them.
 """
 
 import os
-import pathlib
 
 import pytest
 
 import rust_examples
-from bench_examples import GOALS, Runner, runs_in_rustdoc
+from bench_examples import GOALS, KNOWN, Runner, runs_in_rustdoc
 
 NUMBER = os.environ.get("FERROTUNE_EXAMPLES", "12")
 SEED = "1"
-# One line for each example that fails, `MODE NAME`, and comments.
-KNOWN = pathlib.Path(__file__).parent / "known_examples.txt"
 
 
-def known(mode):
-    """The names of the examples that fail in a mode."""
-    lines = [line.split() for line in KNOWN.read_text().splitlines() if line and not line.startswith("#")]
-    return {name for of, name in lines if of == mode}
+def known():
+    """The failures that are known, as mode and name."""
+    lines = KNOWN.read_text(encoding="utf-8").splitlines()
+    return [tuple(line.split()) for line in lines if line and not line.startswith("#")]
 
 
 def chosen():
@@ -31,26 +29,29 @@ def chosen():
 
 @pytest.mark.parametrize("mode", GOALS)
 def test_examples_of_the_standard_library_run(mode, tmp_path):
-    runner, examples = Runner(tmp_path), chosen()
+    examples, listed = chosen(), {name for of, name in known() if of == mode}
+    runner, failed, runs_now = Runner(tmp_path), {}, []
     try:
-        results = [runner.run(example, mode) for example in examples]
+        for example in examples:
+            run = runner.run_once if example.name in listed else runner.run
+            result = run(example, mode)
+            if result.error is None and example.name in listed:
+                runs_now.append(example.name)
+            elif result.error is not None and example.name not in listed:
+                failed[example.name] = f"{result.place}, cell {result.failed + 1}: {result.error}"
     finally:
         runner.close()
-    failed = {result.name: f"{result.place}: {result.error}" for result in results if result.error is not None}
-    listed = known(mode)
     # An example for another platform does not run in rustdoc either.
-    suspects = [example for example in examples if example.name in failed.keys() - listed]
-    programs = runs_in_rustdoc(suspects, tmp_path)
-    assert {name: error for name, error in failed.items() if name in programs} == {}
-    run = {example.name for example in examples} - failed.keys()
-    assert run & listed == set(), f"these run now; remove them from {KNOWN.name}"
+    programs = runs_in_rustdoc([example for example in examples if example.name in failed], tmp_path)
+    failed = [f"{name} ({error})" for name, error in failed.items() if name in programs]
+    assert failed == [], "\n".join(failed)
+    assert runs_now == [], f"these run now: remove them from {KNOWN.name}"
 
 
-def test_every_known_failure_is_an_example():
+def test_each_known_failure_is_an_example_and_is_listed_once():
     names = {example.name for example in rust_examples.library().examples}
-    lines = [line for line in KNOWN.read_text().splitlines() if line and not line.startswith("#")]
-    assert sorted({*lines}) == sorted(lines)
-    assert {line.split()[1] for line in lines} - names == set()
+    assert [(mode, name) for mode, name in known() if mode not in GOALS or name not in names] == []
+    assert len(set(known())) == len(known())
 
 
 # Programs, with a line `----` between two statements.
