@@ -243,6 +243,7 @@ def main():
     parser.add_argument("--sample", type=int, default=60, help="how many examples run")
     parser.add_argument("--seed", default="1", help="the sample; a larger one has the examples of a smaller one")
     parser.add_argument("--all", action="store_true", help="all examples run, which takes hours")
+    parser.add_argument("--again", action="store_true", help="only those run that failed in the run before")
     parser.add_argument("--known", action="store_true", help=f"all examples run, and {KNOWN.name} gets those that fail")
     parser.add_argument("--mode", choices=GOALS, action="append", help="only whole, or only cut")
     parser.add_argument("--jobs", type=int, default=1, help="how many kernels run at the same time")
@@ -253,6 +254,10 @@ def main():
     library = rust_examples.library()
     number = len(library.examples) if arguments.all or arguments.known else arguments.sample
     chosen = rust_examples.sample(library.examples, number, arguments.seed)
+    if arguments.again:
+        before = [json.loads(line) for line in arguments.results.read_text(encoding="utf-8").splitlines()]
+        failed = {result["name"] for result in before if result["error"] is not None}
+        chosen = [example for example in library.examples if example.name in failed]
     results = []
 
     def done(result):
