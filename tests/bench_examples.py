@@ -172,6 +172,8 @@ def run_all(folder, kernel, modes, examples, jobs, done):
 def kind(error):
     """The first line of an error without what is only of one example."""
     error = re.sub(r" \((line|cell) .*\)$", "", error.splitlines()[0])
+    # An error of several variables has a part for each.
+    error = re.sub(r"(it borrows|can write its type) .*", r"\1 …", error)
     return re.sub(r"In \[\d+\]", "In […]", re.sub(r"`[^`]*`", "`…`", error))
 
 
@@ -226,7 +228,7 @@ example that should panic has run if a cell panics.
 |---|---|---|---|---|
 {chr(10).join(rows)}
 
-All of this took {seconds / 60:.0f} minutes of kernels.
+From the first to the last cell, kernels ran {seconds / 60:.0f} minutes for this.
 
 ## Failures
 
@@ -246,7 +248,7 @@ def main():
     parser.add_argument("--again", action="store_true", help="only those run that failed in the run before")
     parser.add_argument("--known", action="store_true", help=f"all examples run, and {KNOWN.name} gets those that fail")
     parser.add_argument("--mode", choices=GOALS, action="append", help="only whole, or only cut")
-    parser.add_argument("--jobs", type=int, default=1, help="how many kernels run at the same time")
+    parser.add_argument("--jobs", type=int, default=2, help="how many kernels run at the same time")
     parser.add_argument("--rival", type=pathlib.Path, help="the program evcxr_jupyter, for comparison")
     arguments = parser.parse_args()
     if arguments.known and arguments.mode:
