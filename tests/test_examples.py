@@ -11,6 +11,7 @@ import pytest
 
 import rust_examples
 from bench_examples import GOALS, KNOWN, Runner, runs_in_rustdoc
+from rust_statements import cut
 
 NUMBER = os.environ.get("FERROTUNE_EXAMPLES", "12")
 SEED = "1"
@@ -68,7 +69,7 @@ CUTS = [
 
 @pytest.mark.parametrize("marked", CUTS)
 def test_program_is_cut_between_its_statements(marked):
-    assert rust_examples.cut(marked.replace("----\n", "")) == marked.split("\n----\n")
+    assert cut(marked.replace("----\n", "")) == marked.split("\n----\n")
 
 
 def test_examples_are_found_as_rustdoc_finds_them(tmp_path):
