@@ -41,12 +41,6 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         python.env("FERROTUNE_WALKS", WALKS.0).env("FERROTUNE_WALK_STEPS", WALKS.1);
         step::run(python.args(["-m", "pytest", "tests/test_walks.py"]))
     })?;
-    step::step("the standard library's examples", || {
-        let mut python = environment.python();
-        // They take hours, and pytest.ini has the limit of a short test.
-        python.env("FERROTUNE_EXAMPLES", EXAMPLES);
-        step::run(python.args(["-m", "pytest", "--timeout=0", "tests/test_examples.py"]))
-    })?;
     step::step("all faults at the same time", || {
         let mut python = environment.python();
         step::run(python.env("FERROTUNE_STORM_ROUNDS", STORM_ROUNDS).args(["-m", "pytest", "tests/test_storm.py"]))
@@ -67,5 +61,11 @@ pub(crate) fn run(root: &Path) -> Result<()> {
             "tests/test_resume.py",
             "tests/test_faults.py",
         ]))
+    })?;
+    step::step("the standard library's examples", || {
+        let mut python = environment.python();
+        // They take hours, and pytest.ini has the limit of a short test.
+        python.env("FERROTUNE_EXAMPLES", EXAMPLES);
+        step::run(python.args(["-m", "pytest", "--timeout=0", "tests/test_examples.py"]))
     })
 }
