@@ -77,12 +77,11 @@ LINES = 1_250_000
 PRINTED = f'let line = "x".repeat(79); for _ in 0..{LINES} {{ println!("{{line}}"); }}'
 
 
-def register_rival():
+def register_rival(program=ROOT / "target/evcxr/bin/evcxr_jupyter"):
     """A kernelspec for evcxr_jupyter under target/, beside ours."""
     data = ROOT / "target/evcxr/share/jupyter"
     folder = data / "kernels" / RIVAL
     folder.mkdir(parents=True, exist_ok=True)
-    program = ROOT / "target/evcxr/bin/evcxr_jupyter"
     spec = {"argv": [str(program), "--control_file", "{connection_file}"], "display_name": "evcxr", "language": "rust"}
     (folder / "kernel.json").write_text(json.dumps(spec))
     os.environ["JUPYTER_PATH"] = f"{os.environ['JUPYTER_PATH']}{os.pathsep}{data}"

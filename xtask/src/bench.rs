@@ -2,9 +2,10 @@
 //! `cargo xtask bench hpo` compares the oracles with Optuna on formulas, `cargo xtask bench digits` on real training,
 //! `cargo xtask bench keras` a search with Keras Tuner's, `cargo xtask bench data` the input of training with tf.data and
 //! PyTorch's, `cargo xtask bench cluster` several processes with OpenMPI and Optuna, and `cargo xtask bench steps` training steps
-//! with candle's own, PyTorch's, JAX's and burn's.
+//! with candle's own, PyTorch's, JAX's and burn's. `cargo xtask bench examples` counts which examples of the standard library run.
 
 mod digits;
+mod examples;
 mod hpo;
 mod steps;
 
@@ -24,10 +25,11 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         Some((what, [])) if what == "data" || what == "keras" => compare_with_python(root, what),
         Some((what, [])) if what == "cluster" => cluster(root),
         Some((what, [])) if what == "digits" => digits::run(root),
+        Some((what, rest)) if what == "examples" => examples::run(root, rest),
         Some((what, rest)) if what == "steps" => steps::run(root, rest),
         Some((what, _)) => {
             bail!(
-                "there is no bench `{what}`; use cluster, data, digits, hpo, keras, steps, or no name to compare the kernels"
+                "there is no bench `{what}`; use cluster, data, digits, examples, hpo, keras, steps, or no name to compare the kernels"
             )
         }
     }

@@ -38,7 +38,7 @@ const TASKS: &[Task] = &[
     Task { name: "tidy", help: "check the style rules that no compiler checks", run: tidy::run },
     Task {
         name: "bench",
-        help: "compare with evcxr_jupyter; `bench hpo|digits|keras`: compare searches with Optuna and Keras Tuner",
+        help: "compare with evcxr_jupyter; `bench hpo|digits|keras`: compare searches with Optuna and Keras Tuner; `bench examples`: run the standard library's examples",
         run: bench::run,
     },
     Task { name: "install", help: "install the kernel for the current user", run: install::run },

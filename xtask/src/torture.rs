@@ -1,5 +1,5 @@
 //! `cargo xtask torture` injects faults for an hour, as the tests do briefly: hundreds of kills at random times, every
-//! fault that a trial can have, and long random walks through notebooks.
+//! fault that a trial can have, and long random walks through notebooks. Then it runs all examples of the standard library as cells.
 
 use crate::environment::{Environment, build_program, cargo};
 use crate::step;
@@ -19,6 +19,8 @@ const STORM_ROUNDS: &str = "30";
 const CLUSTER_ROUNDS: &str = "200";
 /// The number of faults of a notebook, one after the other.
 const FAULTS: &str = "500";
+/// The number of the standard library's examples.
+const EXAMPLES: &str = "all";
 /// The number of trials over which memory must not grow.
 const TRIALS: &str = "200";
 
@@ -59,5 +61,11 @@ pub(crate) fn run(root: &Path) -> Result<()> {
             "tests/test_resume.py",
             "tests/test_faults.py",
         ]))
+    })?;
+    step::step("the standard library's examples", || {
+        let mut python = environment.python();
+        // They take hours, and pytest.ini has the limit of a short test.
+        python.env("FERROTUNE_EXAMPLES", EXAMPLES);
+        step::run(python.args(["-m", "pytest", "--timeout=0", "tests/test_examples.py"]))
     })
 }
