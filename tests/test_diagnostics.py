@@ -200,7 +200,7 @@ class TestHints:
         assert "42.to_string()" in traceback, traceback
         assert not [line for line in traceback.splitlines() if line.strip() == ".to_string()"]
 
-    @pytest.mark.parametrize("cell", ["let kept = || 8;", "let a = (1;", ':dep nowhere = { path = "/this/leads/nowhere" }\n1'])
+    @pytest.mark.parametrize("cell", ["let never: u8 = 300;", "let a = (1;", ':dep nowhere = { path = "/this/leads/nowhere" }\n1'])
     def test_error_is_one_line_and_its_explanation_follows(self, kernel, cell):
         (error,) = kernel.run(cell).errors
         assert "\n" not in error["evalue"].strip(), error["evalue"]

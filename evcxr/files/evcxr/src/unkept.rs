@@ -13,6 +13,8 @@ pub enum Unkept {
     Borrows(Option<String>),
     /// Its type has no name that another cell can write; the type as far as it is known.
     Unnamed(Option<String>),
+    /// Its type is not known before it runs.
+    Unknown,
     /// Its type is private.
     Private(String),
 }
@@ -68,6 +70,7 @@ impl fmt::Display for Unkept {
                 write!(formatter, "no later cell can write its type `{type_name}`")
             }
             Unkept::Unnamed(None) => formatter.write_str("no later cell can write its type"),
+            Unkept::Unknown => formatter.write_str("its type is not known before it runs; write it, as in `let name: Type = …`"),
             Unkept::Private(type_name) => write!(formatter, "its type `{type_name}` is private"),
         }
     }
