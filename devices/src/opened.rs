@@ -1,6 +1,7 @@
 //! The identity of a plugin and the devices that it has opened, as data. This module opens no device.
 
 use crate::pjrt::{Named, Value};
+use crate::strategy::{Strategy, StrategyError};
 use ferrotune_machine::format::precise_bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -25,6 +26,19 @@ pub struct Opened {
     pub version: String,
     /// The devices that this machine can use; on a TPU, its cores.
     pub devices: Vec<OpenDevice>,
+}
+
+impl Strategy {
+    /// A strategy for all cores of an opened TPU: TensorFlow's `TPUStrategy`. See [`Strategy::cores`].
+    ///
+    /// # Errors
+    /// If the opened platform is not a TPU, or has no cores.
+    pub fn tpu(opened: &Opened) -> Result<Strategy, StrategyError> {
+        match opened.platform.as_str() {
+            "tpu" => Strategy::cores("tpu", opened.devices.len()),
+            platform => Err(StrategyError::NoTpu { platform: platform.to_owned() }),
+        }
+    }
 }
 
 /// A device, described while it was open.

@@ -11,7 +11,6 @@ mod store;
 mod values;
 mod wire;
 
-use crate::opened::Opened;
 pub use cluster::Cluster;
 pub use error::StrategyError;
 use round::Round;
@@ -88,17 +87,6 @@ impl Strategy {
             return Err(StrategyError::NoDevice);
         }
         Ok(Devices::Mirrored { devices }.into())
-    }
-
-    /// A strategy for all cores of an opened TPU: TensorFlow's `TPUStrategy`. See [`Strategy::cores`].
-    ///
-    /// # Errors
-    /// If the opened platform is not a TPU, or has no cores.
-    pub fn tpu(opened: &Opened) -> Result<Strategy, StrategyError> {
-        match opened.platform.as_str() {
-            "tpu" => Strategy::cores("tpu", opened.devices.len()),
-            platform => Err(StrategyError::NoTpu { platform: platform.to_owned() }),
-        }
     }
 
     /// A strategy for the first cores of a plugin (`tpu`, `xla:cpu`) as one device, over which a batch is spread. A scope runs its closure

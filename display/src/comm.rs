@@ -3,7 +3,6 @@
 //! The kernel keeps the comms, so a [`Comm`] stays valid after a crash, `%undo` or `%restore`. Messages that the front end sends while no
 //! cell runs wait for the next cell that calls [`Comm::receive`].
 
-use crate::widget::model::HOLDER;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ferrotune_link::{Answer, CommAction, CommAnswer, CommMessage, KernelFrame, connection};
@@ -12,6 +11,10 @@ use std::collections::BTreeSet;
 use std::{fmt, io};
 
 pub use serde_json::{Value, json};
+
+/// The id of the comm on which a cell process reports the ids of the widgets that its variables hold, as `{"held": [id, …]}`. The
+/// kernel keeps this comm, and no front end knows it.
+pub const HOLDER: &str = "ferrotune.widget.holder";
 
 /// One end of a channel to the front end.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 //! Jobs that are placed on an engine, and the status of their commands.
 
-use crate::LauncherError;
+use crate::{JobId, LauncherError};
 use std::ffi::OsString;
-use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -35,23 +34,6 @@ pub struct Resources {
     pub gpus: Option<u64>,
 }
 
-/// An engine's id for one run of a job's command. It can be stored as text and parsed again.
-#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct JobId(String);
-
-impl JobId {
-    /// The text of the id.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl<T: Into<String>> From<T> for JobId {
-    fn from(text: T) -> Self {
-        Self(text.into())
-    }
-}
-
 /// A name with the present time as its suffix, which no earlier submission has.
 pub(crate) fn unique(name: &str) -> String {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -63,12 +45,6 @@ pub(crate) fn check_ids(ids: &[JobId], engine: &'static str, is_one: fn(&JobId) 
     match ids.iter().find(|id| !is_one(id)) {
         Some(id) => Err(LauncherError::Id { id: id.clone(), engine }),
         None => Ok(()),
-    }
-}
-
-impl fmt::Display for JobId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
     }
 }
 

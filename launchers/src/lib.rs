@@ -13,6 +13,7 @@
 mod call;
 mod environment;
 mod error;
+mod id;
 mod job;
 mod kubernetes;
 mod local;
@@ -24,7 +25,8 @@ use std::io;
 use std::path::Path;
 
 pub use error::LauncherError;
-pub use job::{Job, JobId, Resources, Status};
+pub use id::JobId;
+pub use job::{Job, Resources, Status};
 pub use kubernetes::Kubernetes;
 pub use local::Local;
 pub use ray::Ray;

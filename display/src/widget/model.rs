@@ -5,9 +5,6 @@ use serde_json::{Map, Value, json};
 
 /// The target of widgets' comms.
 pub const TARGET: &str = "jupyter.widget";
-/// The id of the comm on which a cell process reports the ids of the widgets that its variables hold, as `{"held": [id, …]}`. The
-/// kernel keeps this comm, and no front end knows it.
-pub const HOLDER: &str = "ferrotune.widget.holder";
 /// The version of the protocol of Jupyter widgets, which the metadata of a `comm_open` contain.
 pub const PROTOCOL: &str = "2.1.0";
 /// The version of ipywidgets' models of layouts and of controls.

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use ferrotune_display::Bundle;
+use ferrotune_display::comm::HOLDER;
 use ferrotune_display::widget::model;
 use ferrotune_link::{Answer, CommAction, CommAnswer, CommMessage};
 use serde_json::{Value, json};
@@ -74,7 +75,7 @@ fn open_widget(outputs: &Outputs) -> [String; 2] {
 
 fn hold(outputs: &Outputs, widgets: &[[String; 2]]) {
     let message = CommMessage { data: json!({"held": widgets.concat()}), ..CommMessage::default() };
-    assert_eq!(act(outputs, CommAction::Send { comm: model::HOLDER.into(), message }), Answer::Done);
+    assert_eq!(act(outputs, CommAction::Send { comm: HOLDER.into(), message }), Answer::Done);
 }
 
 /// Runs a cell; returns the comms that it has opened and closed.
