@@ -245,14 +245,14 @@ def main():
     parser.add_argument("--sample", type=int, default=60, help="how many examples run")
     parser.add_argument("--seed", default="1", help="the sample; a larger one has the examples of a smaller one")
     parser.add_argument("--all", action="store_true", help="all examples run, which takes hours")
-    parser.add_argument("--again", action="store_true", help="only those run that failed in the run before")
+    parser.add_argument("--again", action="store_true", help="only those run that failed in the run before, and no page is written")
     parser.add_argument("--known", action="store_true", help=f"all examples run, and {KNOWN.name} gets those that fail")
     parser.add_argument("--mode", choices=GOALS, action="append", help="only whole, or only cut")
     parser.add_argument("--jobs", type=int, default=2, help="how many kernels run at the same time")
     parser.add_argument("--rival", type=pathlib.Path, help="the program evcxr_jupyter, for comparison")
     arguments = parser.parse_args()
-    if arguments.known and arguments.mode:
-        parser.error("--known needs both modes")
+    if arguments.known and (arguments.mode or arguments.again):
+        parser.error("--known needs all examples and both modes")
     library = rust_examples.library()
     number = len(library.examples) if arguments.all or arguments.known else arguments.sample
     chosen = rust_examples.sample(library.examples, number, arguments.seed)
@@ -281,7 +281,8 @@ def main():
             run_all(folder, kernel, arguments.mode or list(GOALS), examples, arguments.jobs, done)
     options = " ".join(sys.argv[1:]).replace(f"--output {arguments.output}", "").strip()
     page = report(library, chosen, passed, results, f"cargo xtask bench examples {options}".strip())
-    arguments.output.write_text(page, encoding="utf-8")
+    if not arguments.again:
+        arguments.output.write_text(page, encoding="utf-8")
     if arguments.known:
         KNOWN.write_text(known_failures(results), encoding="utf-8")
     say(page)
