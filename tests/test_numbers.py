@@ -61,7 +61,7 @@ def test_the_program_has_each_operation_of_the_table(table):
 
 
 def test_what_differs_on_purpose_is_in_the_documentation():
-    _, section = (ROOT / "docs/devices.md").read_text().split("## Where values differ on purpose\n")
+    _, section = (ROOT / "docs/candle.md").read_text().split("## Where values differ on purpose\n")
     section = section.split("\n## ")[0]
     assert purposes.table() in section
 

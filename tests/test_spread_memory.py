@@ -2,7 +2,7 @@
 spread over the cores, and what one core needs without that.
 
 The normal run has the first two of 24 layers, and libtpu compiles them only if `tpu_peaks.py` has no answer.
-`FERROTUNE_GPT2_LAYERS=24` has all; docs/devices.md has the figures.
+`FERROTUNE_GPT2_LAYERS=24` has all; docs/strategies.md has the figures.
 """
 
 import os

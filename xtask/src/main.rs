@@ -4,6 +4,7 @@
 //! (`tests/browser.py`, `tests/postgresql.py`, `tuner/journal/tests/it/postgres.rs`).
 
 mod bench;
+mod book;
 mod demo;
 mod environment;
 mod install;
@@ -41,6 +42,7 @@ const TASKS: &[Task] = &[
         help: "compare with evcxr_jupyter; `bench hpo|digits|keras`: compare searches with Optuna and Keras Tuner; `bench examples`: run the standard library's examples",
         run: bench::run,
     },
+    Task { name: "book", help: "make a book of the guide in docs", run: book::run },
     Task { name: "install", help: "install the kernel for the current user", run: install::run },
     Task { name: "wheel", help: "build the package for PyPI", run: wheel::run },
     Task { name: "package", help: "pack the crates for crates.io, and build the program from them", run: package::run },

@@ -1,6 +1,7 @@
 //! `cargo xtask tidy` checks the style rules that no compiler checks. Never changes a file.
 
 mod arrows;
+pub(crate) mod guide;
 mod reasons;
 mod rust;
 mod text;
@@ -10,6 +11,7 @@ use crate::environment::cargo;
 use crate::packages;
 use crate::step::output;
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -29,6 +31,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     }
     complaints.extend(arrows::check(&architecture, &metadata(root)?)?);
     complaints.extend(reasons::check(&read(reasons::PAGE)?, &read("Cargo.toml")?));
+    let mut pages = BTreeMap::new();
     for path in files(root)? {
         // These rules do not apply to binary files.
         let Ok(content) = fs::read_to_string(root.join(&path)) else { continue };
@@ -39,7 +42,11 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         if path.ends_with(".ipynb") {
             complaints.extend(text::stored_outputs(&path, &content));
         }
+        if path.ends_with(".md") {
+            pages.insert(path, content);
+        }
     }
+    complaints.extend(guide::check(&pages, |path| root.join(path).exists()));
     for package in tree::HOSTS {
         complaints.extend(tree::forbidden(package, &dependencies(root, package, "99")?));
     }

@@ -1,4 +1,4 @@
-"""What is deliberately otherwise than the right values say: the rows of the table in `docs/devices.md`, which a test compares."""
+"""What is deliberately otherwise than the right values say: the rows of the table in `docs/candle.md`, which a test compares."""
 
 import dataclasses
 
