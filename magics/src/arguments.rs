@@ -1,52 +1,9 @@
 //! The words behind a magic's name, read by the options and arguments that the table defines for the magic.
 
 use crate::error::{MagicError, Problem};
-use crate::table::{Magic, MagicOption, nearest};
+use crate::magic::{Invocation, MagicOption, nearest};
 use std::iter::Peekable;
 use std::vec::IntoIter;
-
-/// A call of a magic in a cell.
-pub(crate) struct Invocation<'a> {
-    pub(crate) magic: &'static Magic,
-    /// The 1-based line of the magic in the cell.
-    pub(crate) line: usize,
-    /// The text behind the name, without the line ending.
-    pub(crate) rest: &'a str,
-    /// The number of characters before `rest` on its line.
-    pub(crate) column: usize,
-    /// The lines below a cell magic; none for a line magic.
-    pub(crate) body: Option<&'a str>,
-}
-
-impl Invocation<'_> {
-    /// The magic as it was typed.
-    pub(crate) fn typed(&self) -> String {
-        format!("{}{}", if self.body.is_some() { "%%" } else { "%" }, self.magic.name())
-    }
-
-    /// The error for a mistake that the magic's usage helps to correct.
-    pub(crate) fn error(&self, problem: Problem) -> MagicError {
-        MagicError { line: self.line, problem, usage: Some(self.magic.usage()) }
-    }
-
-    pub(crate) fn nothing_to_run(&self) -> MagicError {
-        self.error(Problem::Empty { magic: self.typed() })
-    }
-
-    pub(crate) fn unexpected(&self, argument: &str) -> MagicError {
-        self.error(Problem::Unexpected { argument: argument.to_owned() })
-    }
-
-    pub(crate) fn bad_value(&self, argument: &'static str, value: &str, problem: impl Into<String>) -> MagicError {
-        let is_plain = !value.trim().is_empty() && !value.contains(char::is_control);
-        let value = if is_plain { value.to_owned() } else { format!("{value:?}") };
-        self.error(Problem::BadValue { argument, value, problem: problem.into() })
-    }
-
-    fn missing(&self, argument: &'static str, value: &'static str) -> MagicError {
-        self.error(Problem::Missing { magic: self.typed(), argument, value })
-    }
-}
 
 /// The options and the positional arguments of a magic's call.
 pub(crate) struct Arguments<'a> {

@@ -1,10 +1,11 @@
 //! The parser of a cell, which reads the cell's magics by the table, and the Rust between the magics.
 
 use crate::action::{Action, Step};
-use crate::arguments::Invocation;
+use crate::call::Call;
 use crate::error::{MagicError, Problem};
+use crate::magic::Invocation;
 use crate::question::question;
-use crate::split::{Ending, Part, PartKind, cell_magic, split};
+use crate::split::{Part, PartKind, cell_magic, split};
 use crate::table::{find, shell, unknown};
 
 /// Splits a cell into steps, which run in order. A cell without magics is one step. A cell of blanks and comments has no
@@ -46,82 +47,20 @@ fn step(parts: &[Part<'_>]) -> Result<Option<Step>, MagicError> {
     Ok(Some(Step::Code { source: source[blank_lines..].to_owned(), first_line }))
 }
 
-/// Facts about the Rust that a magic is to run as a whole.
-pub(crate) struct Body {
-    pub(crate) is_blank: bool,
-    /// Whether the Rust continues below, because a bracket or a literal is open.
-    pub(crate) is_open: bool,
-}
-
-/// Reads the Rust that a magic is to run, which begins on `first_line`. Refuses Rust with a line that is a magic or a shell
-/// command, so that no such line reaches the compiler.
-pub(crate) fn body(invocation: &Invocation<'_>, body: &str, first_line: usize) -> Result<Body, MagicError> {
-    let split = split(body);
-    if let Some(part) = split.parts.iter().find(|part| part.kind == PartKind::Magic) {
-        let call = Call::read(Part { first_line: first_line + part.first_line - 1, ..*part })?;
-        return Err(call.error(Problem::Inside { magic: call.typed(), outer: invocation.typed() }));
+/// The magic that the call names, and the action that shows its help if the call has a question mark.
+fn resolve<'a>(call: &Call<'a>) -> Result<(Invocation<'a>, Option<Action>), MagicError> {
+    let magic = find(call.name).ok_or_else(|| unknown(call.line, &call.typed()))?;
+    let invocation = Invocation { magic, line: call.line, rest: call.rest, column: call.column, body: None };
+    let (takes_nothing, is_apart) = (call.wants_help, call.rest.starts_with(char::is_whitespace));
+    if !call.rest.trim().is_empty() && takes_nothing || !call.rest.is_empty() && !is_apart {
+        return Err(invocation.unexpected(call.rest.trim()));
     }
-    if let Some(part) = split.parts.iter().find(|part| part.kind == PartKind::Shell) {
-        let problem = Problem::Inside { magic: shell::name(part), outer: invocation.typed() };
-        return Err(MagicError { line: first_line + part.first_line - 1, problem, usage: None });
-    }
-    let is_blank = split.parts.iter().all(|part| part.kind == PartKind::Blank);
-    Ok(Body { is_blank, is_open: matches!(split.ending, Ending::Open { .. } | Ending::InLiteral { .. }) })
-}
-
-/// A line that begins with a magic.
-struct Call<'a> {
-    line: usize,
-    /// The signs before the name, `%` or `%%`.
-    sigil: &'static str,
-    name: &'a str,
-    wants_help: bool,
-    rest: &'a str,
-    column: usize,
-}
-
-impl<'a> Call<'a> {
-    /// Reads a line that begins with a magic. Fails if no name follows the `%`.
-    fn read(part: Part<'a>) -> Result<Call<'a>, MagicError> {
-        let line = part.text.trim_end_matches(['\r', '\n']);
-        let text = line.trim_start();
-        let (is_asked, text) = text.strip_prefix('?').map_or((false, text), |behind| (true, behind));
-        let sigil = if text.starts_with("%%") { "%%" } else { "%" };
-        let behind = &text[sigil.len()..];
-        let rest = behind.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_' || c == '-');
-        let name = &behind[..behind.len() - rest.len()];
-        if !name.starts_with(char::is_alphabetic) {
-            return Err(MagicError { line: part.first_line, problem: Problem::Nameless { sigil }, usage: None });
-        }
-        let arguments = rest.trim_start_matches('?');
-        let column = line[..line.len() - arguments.len()].chars().count();
-        let wants_help = is_asked || arguments.len() < rest.len();
-        Ok(Call { line: part.first_line, sigil, name, wants_help, rest: arguments, column })
-    }
-
-    fn typed(&self) -> String {
-        format!("{}{}", self.sigil, self.name)
-    }
-
-    fn error(&self, problem: Problem) -> MagicError {
-        MagicError { line: self.line, problem, usage: None }
-    }
-
-    /// The magic that the call names, and the action that shows its help if the call has a question mark.
-    fn resolve(&self) -> Result<(Invocation<'a>, Option<Action>), MagicError> {
-        let magic = find(self.name).ok_or_else(|| unknown(self.line, &self.typed()))?;
-        let invocation = Invocation { magic, line: self.line, rest: self.rest, column: self.column, body: None };
-        let (takes_nothing, is_apart) = (self.wants_help, self.rest.starts_with(char::is_whitespace));
-        if !self.rest.trim().is_empty() && takes_nothing || !self.rest.is_empty() && !is_apart {
-            return Err(invocation.unexpected(self.rest.trim()));
-        }
-        let help = self.wants_help.then(|| Action::Help { name: magic.name().to_owned() });
-        Ok((invocation, help))
-    }
+    let help = call.wants_help.then(|| Action::Help { name: magic.name().to_owned() });
+    Ok((invocation, help))
 }
 
 fn line_action(call: &Call<'_>) -> Result<Action, MagicError> {
-    let (invocation, help) = call.resolve()?;
+    let (invocation, help) = resolve(call)?;
     if let Some(help) = help {
         return Ok(help);
     }
@@ -135,7 +74,7 @@ fn line_action(call: &Call<'_>) -> Result<Action, MagicError> {
 
 /// The action of a cell magic with `body` below its line.
 fn cell_action(call: &Call<'_>, body: &str) -> Result<Action, MagicError> {
-    let (invocation, help) = call.resolve()?;
+    let (invocation, help) = resolve(call)?;
     match help {
         Some(help) => Ok(help),
         None if !invocation.magic.has_cell_form() => {

@@ -1,7 +1,8 @@
 //! Completion of a magic's line. It reads only the table of magics: for any other names, the answer says which kind of names can
 //! follow.
 
-use crate::table::{Magic, MagicOption, Values, find, options_end, table};
+use crate::magic::{Magic, MagicOption, Values};
+use crate::table::{find, options_end, table};
 
 /// The possible completions of the last word of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]

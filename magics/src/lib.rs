@@ -19,9 +19,11 @@
 
 mod action;
 mod arguments;
+mod call;
 mod cell;
 mod completion;
 mod error;
+mod magic;
 mod quantity;
 mod question;
 mod split;
@@ -36,6 +38,7 @@ pub use action::{
 pub use cell::parse;
 pub use completion::{Completion, Matches, complete, rust_in};
 pub use error::{MagicError, Problem};
+pub use magic::{Magic, MagicOption, Values};
 pub use quantity::{bytes, seconds};
 pub use split::{Ending, Part, PartKind, Split, cell_magic, split};
-pub use table::{Magic, MagicOption, Values, help, lsmagic, table};
+pub use table::{help, lsmagic, table};

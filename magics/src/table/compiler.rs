@@ -1,9 +1,9 @@
 //! The magics for the compiler: crates, optimisation and documentation.
 
-use super::{Argument, Magic, MagicOption, Values};
 use crate::action::{Action, Dep};
-use crate::arguments::{Arguments, Invocation};
+use crate::arguments::Arguments;
 use crate::error::MagicError;
+use crate::magic::{Argument, Invocation, Magic, MagicOption, Values};
 use crate::values::text;
 
 const FEATURES: MagicOption =

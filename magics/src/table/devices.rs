@@ -1,9 +1,10 @@
 //! The magics for devices.
 
 use super::results::{DIRECTORY, study};
-use super::{Argument, Magic, MagicOption, Values};
+use crate::magic::{Argument, Invocation, Magic, MagicOption, Values};
+
 use crate::action::{Action, CheckedProgram, DeviceChoice, TpuCheck, TpuConnect};
-use crate::arguments::{Arguments, Invocation};
+use crate::arguments::Arguments;
 use crate::error::MagicError;
 use crate::values::{number, text};
 

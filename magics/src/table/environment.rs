@@ -1,9 +1,9 @@
 //! The magics for the working folder and for environment variables.
 
-use super::{Argument, Magic, Values};
 use crate::action::{Action, Env, Folder};
-use crate::arguments::{Arguments, Invocation};
+use crate::arguments::Arguments;
 use crate::error::MagicError;
+use crate::magic::{Argument, Invocation, Magic, Values};
 use crate::values::text;
 
 pub(super) const CD: Magic = Magic {

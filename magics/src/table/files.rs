@@ -1,9 +1,9 @@
 //! The magics that read and write files.
 
-use super::{Argument, Magic, MagicOption, Values};
 use crate::action::{Action, Load, WriteFile};
-use crate::arguments::{Arguments, Invocation};
+use crate::arguments::Arguments;
 use crate::error::MagicError;
+use crate::magic::{Argument, Invocation, Magic, MagicOption, Values};
 use crate::values::lines;
 
 const APPEND: MagicOption = MagicOption::flag("-a", "write behind what the file has");

@@ -1,9 +1,9 @@
 //! The magics for memory and for going back to an earlier state.
 
-use super::{Argument, Magic, Values};
 use crate::action::{Action, Memory};
-use crate::arguments::{Arguments, Invocation};
+use crate::arguments::Arguments;
 use crate::error::MagicError;
+use crate::magic::{Argument, Invocation, Magic, Values};
 use crate::quantity;
 use crate::values::{count, text};
 

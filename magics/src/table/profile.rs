@@ -1,10 +1,11 @@
 //! The magics `%%profile`, which profiles a cell, and `%profile`, which shows the profile of a trial.
 
 use super::results::{DIRECTORY, PROJECT, study};
-use super::{Argument, Magic, MagicOption, Values};
+use crate::magic::{Argument, Invocation, Magic, MagicOption, Values};
+
 use crate::action::{Action, Profile, TrialProfile};
-use crate::arguments::{Arguments, Invocation};
-use crate::cell;
+use crate::arguments::Arguments;
+use crate::call;
 use crate::error::MagicError;
 use crate::values::{count, number, text};
 
@@ -60,7 +61,7 @@ fn profile(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
         return Err(invocation.unexpected(&argument));
     }
     let first_line = invocation.line + 1;
-    if cell::body(invocation, body, first_line)?.is_blank {
+    if call::body(invocation, body, first_line)?.is_blank {
         return Err(invocation.nothing_to_run());
     }
     let steps = arguments.option(&STEPS_OPTION, count)?.unwrap_or(STEPS);

@@ -1,9 +1,9 @@
 //! The magics that show the results of a search.
 
-use super::{Argument, Magic, MagicOption, Values};
 use crate::action::{Action, Best, Export, Plot, Study, Trials};
-use crate::arguments::{Arguments, Invocation};
+use crate::arguments::Arguments;
 use crate::error::MagicError;
+use crate::magic::{Argument, Invocation, Magic, MagicOption, Values};
 use crate::values::{count, number, project, text};
 
 pub(super) const PROJECT: MagicOption =

@@ -1,9 +1,10 @@
 //! The magics for an existing search: `%resume`, and the line magic `%tune`.
 
 use super::results::{DIRECTORY, PROJECT, study};
-use super::{Argument, Magic, MagicOption, Values};
+use crate::magic::{Argument, Invocation, Magic, MagicOption, Values};
+
 use crate::action::{Action, Resume, Search, SearchVerb, Study};
-use crate::arguments::{Arguments, Invocation};
+use crate::arguments::Arguments;
 use crate::error::{MagicError, Problem};
 use crate::quantity::seconds;
 use crate::values::{count, project, text};

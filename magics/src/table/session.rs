@@ -1,9 +1,10 @@
 //! The magics for the session: help, the history of cells, and the reset of the notebook.
 
-use super::{Argument, Magic, MagicOption, Values, find, unknown};
+use super::{find, unknown};
 use crate::action::{Action, History};
-use crate::arguments::{Arguments, Invocation};
+use crate::arguments::Arguments;
 use crate::error::MagicError;
+use crate::magic::{Argument, Invocation, Magic, MagicOption, Values};
 use crate::values::{lines, text};
 
 pub(super) const LSMAGIC: Magic = Magic {

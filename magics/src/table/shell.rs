@@ -1,9 +1,9 @@
 //! The magics that run a shell: `!command` lines, `%bash` and `%%bash`.
 
-use super::Magic;
 use crate::action::{Action, Shell};
-use crate::arguments::Invocation;
+use crate::call::{shell_command, shell_name};
 use crate::error::{MagicError, Problem};
+use crate::magic::{Invocation, Magic};
 use crate::split::Part;
 
 pub(super) const BASH: Magic = Magic {
@@ -41,23 +41,13 @@ fn bash(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
 
 /// The action of a line that begins with `!`.
 pub(crate) fn line(part: &Part<'_>) -> Result<Action, MagicError> {
-    let command = command(part);
+    let command = shell_command(part);
     if command.is_empty() {
         let problem = Problem::Empty { magic: "!".to_owned() };
         return Err(MagicError { line: part.first_line, problem, usage: Some("!COMMAND".to_owned()) });
     }
-    let shell = Shell { program: "sh", name: name(part), script: script(command, part.first_line) };
+    let shell = Shell { program: "sh", name: shell_name(part), script: script(command, part.first_line) };
     Ok(Action::Shell(shell))
-}
-
-/// The name in error messages of a line that begins with `!`.
-pub(crate) fn name(part: &Part<'_>) -> String {
-    format!("!{}", command(part).lines().next().unwrap_or_default())
-}
-
-fn command<'a>(part: &Part<'a>) -> &'a str {
-    let text = part.text.trim();
-    text.strip_prefix('!').unwrap_or(text).trim()
 }
 
 /// The source behind empty lines, so that its lines have the same numbers as in the cell.

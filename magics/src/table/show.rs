@@ -1,9 +1,9 @@
 //! The cell magics that show the cell's text as HTML, LaTeX or Markdown.
 
-use super::Magic;
 use crate::action::Action;
-use crate::arguments::{Arguments, Invocation};
+use crate::arguments::Arguments;
 use crate::error::MagicError;
+use crate::magic::{Invocation, Magic};
 
 pub(super) const HTML: Magic = Magic {
     forms: &["%%html"],

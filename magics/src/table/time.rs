@@ -1,10 +1,10 @@
 //! The magics that measure the time or the memory of Rust.
 
-use super::{Magic, MagicOption};
 use crate::action::{Action, Measure, Time, Timeit};
-use crate::arguments::{Arguments, Invocation};
-use crate::cell;
+use crate::arguments::Arguments;
+use crate::call;
 use crate::error::{MagicError, Problem};
+use crate::magic::{Invocation, Magic, MagicOption};
 use crate::values::count;
 
 pub(super) const TIME: Magic = Magic {
@@ -74,7 +74,7 @@ fn timed(invocation: &Invocation<'_>) -> Result<Time, MagicError> {
     };
     if invocation.body.is_none() {
         whole(invocation, &source, first_line)?;
-    } else if cell::body(invocation, &source, first_line)?.is_blank {
+    } else if call::body(invocation, &source, first_line)?.is_blank {
         return Err(invocation.nothing_to_run());
     }
     Ok(Time { source, first_line })
@@ -82,7 +82,7 @@ fn timed(invocation: &Invocation<'_>) -> Result<Time, MagicError> {
 
 /// Refuses Rust of one line that is blank, or that continues below the line.
 fn whole(invocation: &Invocation<'_>, source: &str, line: usize) -> Result<(), MagicError> {
-    let body = cell::body(invocation, source, line)?;
+    let body = call::body(invocation, source, line)?;
     if body.is_blank {
         return Err(invocation.nothing_to_run());
     }

@@ -1,10 +1,11 @@
 //! The magic `%%tune`, with the field of [`StudySpec`] that each option sets.
 
 use super::search::{BACKGROUND, search};
-use super::{Argument, Magic, MagicOption, Values};
+use crate::magic::{Argument, Invocation, Magic, MagicOption, Values};
+
 use crate::action::{Action, Tune};
-use crate::arguments::{Arguments, Invocation};
-use crate::cell;
+use crate::arguments::Arguments;
+use crate::call;
 use crate::error::{MagicError, Problem};
 use crate::quantity::{bytes, seconds};
 use crate::values::{self, constraint, count, list, number, objective, parameter, quoted_list, settings};
@@ -302,7 +303,7 @@ fn tune(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
         }
     }
     let body_line = invocation.line + 1;
-    if cell::body(invocation, body, body_line)?.is_blank {
+    if call::body(invocation, body, body_line)?.is_blank {
         return Err(invocation.nothing_to_run());
     }
     let is_named = arguments.has(&PROJECT);

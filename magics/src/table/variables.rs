@@ -1,9 +1,9 @@
 //! The magics that list the notebook's variables.
 
-use super::{Argument, Magic, Values};
 use crate::action::{Action, Who, WhoStyle};
-use crate::arguments::{Arguments, Invocation};
+use crate::arguments::Arguments;
 use crate::error::MagicError;
+use crate::magic::{Argument, Invocation, Magic, Values};
 use crate::values::text;
 
 pub(super) const WHO: Magic = Magic {
