@@ -29,12 +29,13 @@ use evaluate::commands::{KernelCommand, Runner};
 use evaluate::evaluator::{Evaluated, Evaluator};
 use evaluate::evaluator_state::EvaluatorState;
 use evaluate::preparation::Prepared;
+use evaluate::undecided::Undecided;
 use evaluate::undo::UndoStates;
-use evaluate::{commands, dependencies, report, syntax};
+use evaluate::{commands, dependencies, preparation, report, syntax};
 use evcxr::{CompilationError, Error};
 use ferrotune_display::{Bundle, table};
 use ferrotune_link::{CellEnding, SupervisorRequest};
-use ferrotune_magics::Step;
+use ferrotune_magics::{Split, Step};
 use link::{CellLink, CellOutcome};
 use notebook::Notebook;
 use startup::Leisure;
@@ -47,6 +48,9 @@ const STOPPED_BEFORE: &str = "the cell was stopped before it ran; no variable ha
 fn steps(code: &str) -> Result<Vec<Step>, Failure> {
     ferrotune_magics::parse(code).map_err(|error| Failure::new(ErrorName::MagicError, error.to_string()))
 }
+
+/// The functions that replace the hook with which the prelude reports panics.
+const HOOKS: [&str; 2] = ["set_hook", "take_hook"];
 
 struct Engine {
     evaluator: Box<dyn Evaluator>,
@@ -182,6 +186,29 @@ impl Engine {
             tracing::warn!(text = failure.text, "a variable that a failing cell has shadowed is lost");
         }
         concluded
+    }
+
+    /// Prepares and evaluates a cell, with the waiting statements that it uses before its first token.
+    fn attempt(
+        &mut self,
+        cell: &str,
+        split: &Split<'_>,
+        used: &[Undecided],
+    ) -> Result<(Prepared, Result<Evaluated, Error>), Failure> {
+        let statements: String = used.iter().map(|undecided| format!("{} ", undecided.statement)).collect();
+        let hook = if self.notebook.changes_hook { "();::ferrotune::cell::report_panics(); " } else { "" };
+        let statements = statements + hook + self.notebook.recording.as_deref().unwrap_or_default();
+        let statement = Some(statements).filter(|statements| !statements.is_empty());
+        let prepared = preparation::prepare(cell, split, statement, self.evaluator.item_names().into_iter());
+        if !prepared.is_rust {
+            syntax::check_operands(cell)?;
+        }
+        self.link.will_run(self.notebook.count, cell, &prepared.source);
+        let result = self.evaluate(&prepared.source);
+        if !matches!(result, Err(Error::CompilationErrors(_))) {
+            self.notebook.changes_hook = HOOKS.iter().any(|function| cell.contains(function));
+        }
+        Ok((prepared, result))
     }
 
     /// Declares again the variables that a failing cell has shadowed: evcxr forgets these variables, but the store has them again.

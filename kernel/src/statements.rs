@@ -3,7 +3,8 @@
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::thread;
 use syn::parse::{ParseStream, Parser};
-use syn::{Attribute, Block, Expr, Stmt};
+use syn::visit::{self, Visit};
+use syn::{Attribute, Block, Expr, Pat, PatIdent, Stmt};
 
 /// The largest and the deepest cell that is parsed: the parser calls itself for each level.
 pub(crate) const MAX_PARSED_BYTES: usize = 32 << 10;
@@ -52,6 +53,29 @@ pub(crate) fn parse(cell: TokenStream) -> Option<Parsed> {
 fn block(input: ParseStream<'_>) -> syn::Result<Vec<Stmt>> {
     input.call(Attribute::parse_inner)?;
     Block::parse_within(input)
+}
+
+/// The names that a pattern binds.
+pub(crate) fn names(pattern: &Pat) -> Vec<String> {
+    struct Names(Vec<String>);
+    impl<'ast> Visit<'ast> for Names {
+        fn visit_pat_ident(&mut self, pattern: &'ast PatIdent) {
+            self.0.push(pattern.ident.to_string());
+            visit::visit_pat_ident(self, pattern);
+        }
+    }
+    let mut names = Names(Vec::new());
+    names.visit_pat(pattern);
+    names.0
+}
+
+/// The names in the `{name}` and `{name:…}` of a text that may be a format string.
+pub(crate) fn names_in_format(literal: &str) -> impl Iterator<Item = &str> {
+    literal.split('{').skip(1).filter_map(|piece| {
+        let end = piece.find(|c: char| !c.is_alphanumeric() && c != '_')?;
+        let (name, behind) = piece.split_at(end);
+        (behind.starts_with(['}', ':']) && !name.is_empty()).then_some(name)
+    })
 }
 
 fn stream(tokens: &[TokenTree]) -> TokenStream {

@@ -61,7 +61,7 @@ fn for_evcxr(error: &mut Value) {
         }
         child["spans"] = Value::Array(Vec::new());
     }
-    name_the_end(error);
+    reword(error, BEHIND_CELL, "the end of the cell");
     without_function(error);
 }
 
@@ -84,25 +84,22 @@ fn without_function(error: &mut Value) {
     if returns {
         error["message"] = Value::from(RETURN);
     }
-    let plain = |text: &mut Value| {
-        if let Some(changed) = text.as_str().filter(|text| text.contains(ERROR_TYPE)) {
-            *text = Value::from(changed.replace(ERROR_TYPE, "Error"));
-        }
-    };
-    plain(&mut error["message"]);
-    error["spans"].as_array_mut().into_iter().flatten().for_each(|span| plain(&mut span["label"]));
-    error["children"].as_array_mut().into_iter().flatten().for_each(|child| plain(&mut child["message"]));
+    reword(error, ERROR_TYPE, "Error");
+    let notes = error["children"].as_array_mut().into_iter().flatten();
+    notes.for_each(|note| replace(&mut note["message"], ERROR_TYPE, "Error"));
 }
 
-/// Replaces evcxr's variable behind the user's last line by the words "the end of the cell".
-fn name_the_end(error: &mut Value) {
-    let end = |text: &mut Value| {
-        if let Some(changed) = text.as_str().map(|text| text.replace(BEHIND_CELL, "the end of the cell")) {
-            *text = Value::from(changed);
-        }
-    };
-    end(&mut error["message"]);
-    error["spans"].as_array_mut().into_iter().flatten().for_each(|span| end(&mut span["label"]));
+/// Replaces a word of evcxr's in an error's message and labels.
+fn reword(error: &mut Value, word: &str, plain: &str) {
+    replace(&mut error["message"], word, plain);
+    let spans = error["spans"].as_array_mut().into_iter().flatten();
+    spans.for_each(|span| replace(&mut span["label"], word, plain));
+}
+
+fn replace(text: &mut Value, word: &str, plain: &str) {
+    if let Some(changed) = text.as_str().filter(|text| text.contains(word)).map(|text| text.replace(word, plain)) {
+        *text = Value::from(changed);
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Finds variables that a cell shadows: `let x = 5;` where the notebook has an `x`. evcxr stores the new variable at the end of the
 //! cell. If the cell fails before, the old variable goes back into the store, since shadowing does not move it.
 
+use crate::statements;
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::parse::Parser;
-use syn::visit::{self, Visit};
-use syn::{Block, PatIdent, Stmt};
+use syn::{Block, Stmt};
 
 /// Types whose values are copied, so that a use of the variable does not move it.
 const COPIED: [&str; 17] = [
@@ -64,11 +64,7 @@ pub(super) fn loaded(line: &str) -> Option<Shadowed<'_>> {
 /// Whether nothing uses a variable before the statement that shadows it.
 fn is_unused(name: &str, statements: &[Stmt]) -> bool {
     let shadows = |statement: &Stmt| match statement {
-        Stmt::Local(local) => {
-            let mut binds = Binds { name, found: false };
-            binds.visit_pat(&local.pat);
-            binds.found
-        }
+        Stmt::Local(local) => statements::names(&local.pat).iter().any(|bound| bound == name),
         _ => false,
     };
     let Some(at) = statements.iter().position(shadows) else { return false };
@@ -82,18 +78,6 @@ fn is_unused(name: &str, statements: &[Stmt]) -> bool {
     };
     let above = statements[..at].iter().map(ToTokens::to_token_stream);
     above.chain([value]).all(|tokens| !mentions(tokens, name))
-}
-
-struct Binds<'a> {
-    name: &'a str,
-    found: bool,
-}
-
-impl<'ast> Visit<'ast> for Binds<'_> {
-    fn visit_pat_ident(&mut self, pattern: &'ast PatIdent) {
-        self.found |= pattern.ident == self.name;
-        visit::visit_pat_ident(self, pattern);
-    }
 }
 
 fn mentions(tokens: TokenStream, name: &str) -> bool {

@@ -4,17 +4,16 @@
 use crate::engine::Engine;
 use crate::engine::evaluate::evaluator::Evaluated;
 use crate::engine::evaluate::insertions::Insertions;
-use crate::engine::evaluate::preparation::{self, Prepared};
-use crate::engine::evaluate::syntax;
+use crate::engine::evaluate::preparation::Prepared;
 use crate::failure::Failure;
 use crate::statements;
 use evcxr::{CompilationError, Error};
 use ferrotune_magics::Split;
 use proc_macro2::{LineColumn, Span, TokenStream, TokenTree};
 use quote::ToTokens;
+use std::ops::Range;
 use syn::spanned::Spanned;
-use syn::visit::{self, Visit};
-use syn::{Expr, Local, Pat, PatIdent, Stmt};
+use syn::{Expr, Local, Stmt};
 
 /// rustc's error codes for a type that nothing decides.
 const OPEN_TYPE: [&str; 3] = ["E0282", "E0283", "E0284"];
@@ -43,9 +42,6 @@ const MAKERS: [&str; 17] = [
 /// The variants that hold a value.
 const VARIANTS: [&str; 3] = ["Err", "Ok", "Some"];
 
-/// The functions that replace the hook with which the prelude reports panics.
-const HOOKS: [&str; 2] = ["set_hook", "take_hook"];
-
 /// A `let` that waits for the cell that decides its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Undecided {
@@ -53,8 +49,6 @@ pub(in crate::engine) struct Undecided {
     pub(in crate::engine) names: Vec<String>,
     /// The statement, in one line.
     pub(in crate::engine) statement: String,
-    /// The number that Jupyter shows beside its cell; none if Jupyter shows no number.
-    pub(in crate::engine) cell: Option<u32>,
 }
 
 impl Engine {
@@ -74,17 +68,15 @@ impl Engine {
                 used.clear();
             }
         }
-        let waiting = match &result {
-            Err(Error::CompilationErrors(errors)) => self.evaluate_without(&prepared, errors),
-            _ => None,
-        };
-        if let Some((waiting, evaluated)) = waiting {
-            self.undo.now.decide(cell, &used);
-            self.undo.now.undecided.extend(waiting);
-            return Ok((prepared, Ok(evaluated)));
+        let mut waiting = Vec::new();
+        if let Err(Error::CompilationErrors(errors)) = &result
+            && let Some((open, evaluated)) = self.evaluate_without(&prepared, errors)
+        {
+            (waiting, result) = (open, Ok(evaluated));
         }
         if result.is_ok() {
             self.undo.now.decide(cell, &used);
+            self.undo.now.undecided.extend(waiting);
         }
         Ok((prepared, result))
     }
@@ -95,42 +87,20 @@ impl Engine {
         prepared: &Prepared,
         errors: &[CompilationError],
     ) -> Option<(Vec<Undecided>, Evaluated)> {
-        let (mut waiting, mut rest) = set_aside(&prepared.source, errors, &prepared.insertions, self.notebook.count)?;
+        let (mut waiting, mut rest) = set_aside(&prepared.source, errors, &prepared.insertions)?;
         loop {
             // An empty cell would not be one that `%undo` undoes.
             let is_empty = rest.parse::<TokenStream>().is_ok_and(|tokens| tokens.is_empty());
             match self.evaluate(if is_empty { "();" } else { &rest }) {
                 Ok(evaluated) => return Some((waiting, evaluated)),
                 Err(Error::CompilationErrors(errors)) => {
-                    let (more, smaller) = set_aside(&rest, &errors, &prepared.insertions, self.notebook.count)?;
+                    let (more, smaller) = set_aside(&rest, &errors, &prepared.insertions)?;
                     waiting.extend(more);
                     rest = smaller;
                 }
                 Err(_) => return None,
             }
         }
-    }
-
-    fn attempt(
-        &mut self,
-        cell: &str,
-        split: &Split<'_>,
-        used: &[Undecided],
-    ) -> Result<(Prepared, Result<Evaluated, Error>), Failure> {
-        let statements: String = used.iter().map(|undecided| format!("{} ", undecided.statement)).collect();
-        let hook = if self.notebook.changes_hook { "();::ferrotune::cell::report_panics(); " } else { "" };
-        let statements = statements + hook + self.notebook.recording.as_deref().unwrap_or_default();
-        let statement = Some(statements).filter(|statements| !statements.is_empty());
-        let prepared = preparation::prepare(cell, split, statement, self.evaluator.item_names().into_iter());
-        if !prepared.is_rust {
-            syntax::check_operands(cell)?;
-        }
-        self.link.will_run(self.notebook.count, cell, &prepared.source);
-        let result = self.evaluate(&prepared.source);
-        if !matches!(result, Err(Error::CompilationErrors(_))) {
-            self.notebook.changes_hook = HOOKS.iter().any(|function| cell.contains(function));
-        }
-        Ok((prepared, result))
     }
 }
 
@@ -140,12 +110,7 @@ fn is_open(errors: &[CompilationError]) -> bool {
 }
 
 /// The statements of the cell that can wait, if these errors are about their types alone; and the cell without them.
-fn set_aside(
-    source: &str,
-    errors: &[CompilationError],
-    insertions: &Insertions,
-    cell: Option<u32>,
-) -> Option<(Vec<Undecided>, String)> {
+fn set_aside(source: &str, errors: &[CompilationError], insertions: &Insertions) -> Option<(Vec<Undecided>, String)> {
     let mut errors = errors.iter().filter(|error| error.level() == "error").peekable();
     errors.peek()?;
     let places: Vec<Vec<LineColumn>> = errors
@@ -168,13 +133,13 @@ fn set_aside(
         if !about.contains(&true) {
             continue;
         }
-        let names = names(&local.pat);
+        let names = statements::names(&local.pat);
         let others = statements.iter().enumerate().filter(|(other, _)| *other != at);
         let is_used = others.map(|(_, other)| other.to_token_stream()).any(|tokens| mentions(tokens, &names));
         if names.is_empty() || is_used || !is_without_effect(local) {
             return None;
         }
-        waiting.push(Undecided { names, statement: text(source, span, insertions)?, cell });
+        waiting.push(Undecided { names, statement: text(source, span, insertions)? });
         blank(&mut rest, span);
         has_place.iter_mut().zip(about).for_each(|(has, about)| *has |= about);
     }
@@ -233,27 +198,12 @@ fn is_literal(token: TokenTree) -> bool {
     }
 }
 
-fn names(pattern: &Pat) -> Vec<String> {
-    struct Names(Vec<String>);
-    impl<'ast> Visit<'ast> for Names {
-        fn visit_pat_ident(&mut self, pattern: &'ast PatIdent) {
-            self.0.push(pattern.ident.to_string());
-            visit::visit_pat_ident(self, pattern);
-        }
-    }
-    let mut names = Names(Vec::new());
-    names.visit_pat(pattern);
-    names.0
-}
-
 /// Whether tokens have one of the names, also in a text that may be a format string.
 fn mentions(tokens: TokenStream, names: &[String]) -> bool {
     tokens.into_iter().any(|token| match token {
         TokenTree::Ident(word) => names.iter().any(|name| word == name),
         TokenTree::Literal(literal) => {
-            let text = literal.to_string();
-            let inside = text.split('{').skip(1).map(|rest| rest.split(['}', ':', '.']).next().unwrap_or_default());
-            inside.into_iter().any(|word| names.iter().any(|name| name == word))
+            statements::names_in_format(&literal.to_string()).any(|word| names.iter().any(|name| name == word))
         }
         TokenTree::Group(group) => mentions(group.stream(), names),
         TokenTree::Punct(_) => false,
@@ -262,26 +212,30 @@ fn mentions(tokens: TokenStream, names: &[String]) -> bool {
 
 /// The user's text of a statement, in one line; none if it has a comment that reaches to a line's end.
 fn text(source: &str, span: Span, insertions: &Insertions) -> Option<String> {
-    let (start, end) = (span.start(), span.end());
-    let lines = source.split('\n').zip(1..).filter(|(_, number)| (start.line..=end.line).contains(number));
-    let lines: Vec<String> = lines
-        .map(|(line, number)| {
-            let first = if number == start.line { start.column } else { 0 };
-            let last = if number == end.line { end.column } else { line.chars().count() };
-            line.chars().skip(first).take(last - first).collect()
-        })
-        .collect();
-    (!insertions.are_between(start, end) && !lines.iter().any(|line| line.contains("//"))).then(|| lines.join(" "))
+    let lines = (1..).zip(source.split('\n'));
+    let parts = lines.filter_map(|(number, line)| {
+        let columns = columns(span, number)?;
+        Some(line.chars().skip(columns.start).take(columns.len()).collect::<String>())
+    });
+    let parts: Vec<String> = parts.collect();
+    let is_own = !insertions.are_between(span.start(), span.end());
+    (is_own && !parts.iter().any(|part| part.contains("//"))).then(|| parts.join(" "))
 }
 
 /// Puts blanks in place of a statement.
 fn blank(lines: &mut [String], span: Span) {
-    let (start, end) = (span.start(), span.end());
-    for (line, number) in lines.iter_mut().zip(1..).filter(|(_, number)| (start.line..=end.line).contains(number)) {
-        let first = if number == start.line { start.column } else { 0 };
-        let last = if number == end.line { end.column } else { usize::MAX };
-        *line = line.chars().zip(0..).map(|(c, at)| if (first..last).contains(&at) { ' ' } else { c }).collect();
+    for (number, line) in (1..).zip(lines) {
+        let Some(columns) = columns(span, number) else { continue };
+        *line = line.chars().zip(0..).map(|(c, at)| if columns.contains(&at) { ' ' } else { c }).collect();
     }
+}
+
+/// The columns of a line that a span has, up to any end if the span goes on below; none if it has none of the line.
+fn columns(span: Span, line: usize) -> Option<Range<usize>> {
+    let (start, end) = (span.start(), span.end());
+    let first = if line == start.line { start.column } else { 0 };
+    let last = if line == end.line { end.column } else { usize::MAX };
+    (start.line..=end.line).contains(&line).then_some(first..last)
 }
 
 #[cfg(test)]
@@ -328,7 +282,6 @@ mod tests {
         let waiting = |names: &[&str]| Undecided {
             names: names.iter().map(|name| (*name).to_owned()).collect(),
             statement: String::new(),
-            cell: None,
         };
         let used = |cell: &str| used_by(cell, &[waiting(&["a", "b"]), waiting(&["c"])]).len();
         assert_eq!(["b.push(1)", "println!(\"{c:?} {a}\");", "fn a() { c(); }", "{ 4 } + c"].map(used), [1, 2, 0, 1]);

@@ -2,6 +2,7 @@
 //!
 //! Every name in a macro's arguments is treated as read, since only the macro knows how it uses the names.
 
+use crate::statements;
 use proc_macro2::{TokenStream, TokenTree};
 use std::collections::BTreeSet;
 use syn::visit::{self, Visit};
@@ -34,10 +35,8 @@ impl Finder {
     }
 
     fn bind(&mut self, pattern: &Pat) {
-        let mut names = Names(BTreeSet::new());
-        names.visit_pat(pattern);
         if let Some(scope) = self.scopes.last_mut() {
-            scope.extend(names.0);
+            scope.extend(statements::names(pattern));
         }
     }
 
@@ -52,30 +51,12 @@ impl Finder {
             match token {
                 TokenTree::Ident(name) => self.use_name(&name.to_string()),
                 TokenTree::Group(group) => self.use_tokens(group.stream()),
-                TokenTree::Literal(literal) => self.use_format_string(&literal.to_string()),
+                TokenTree::Literal(literal) => {
+                    statements::names_in_format(&literal.to_string()).for_each(|name| self.use_name(name));
+                }
                 TokenTree::Punct(_) => {}
             }
         }
-    }
-
-    /// Uses the names in the `{name}` and `{name:…}` of a format string.
-    fn use_format_string(&mut self, literal: &str) {
-        for piece in literal.split('{').skip(1) {
-            let name: String = piece.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-            if piece[name.len()..].starts_with(['}', ':']) && !name.is_empty() {
-                self.use_name(&name);
-            }
-        }
-    }
-}
-
-/// The names that a pattern binds.
-struct Names(BTreeSet<String>);
-
-impl<'ast> Visit<'ast> for Names {
-    fn visit_pat_ident(&mut self, pattern: &'ast PatIdent) {
-        self.0.insert(pattern.ident.to_string());
-        visit::visit_pat_ident(self, pattern);
     }
 }
 

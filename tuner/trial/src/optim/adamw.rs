@@ -5,8 +5,7 @@ use super::{Rule, of};
 use candle_core::backprop::GradStore;
 use candle_core::{Result, Tensor, Var};
 use candle_nn::{Optimizer, ParamsAdamW};
-use ferrotune_state::{Pack, ShareError, Shared};
-use ferrotune_state::{Restore, Save};
+use ferrotune_state::{Pack, Restore, Save, ShareError, Shared};
 use num_traits::Float;
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv:1711.05101), the same as `candle_nn::AdamW`,

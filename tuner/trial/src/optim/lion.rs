@@ -5,8 +5,7 @@ use super::{Rule, of};
 use candle_core::backprop::GradStore;
 use candle_core::{Result, Tensor, Var};
 use candle_nn::Optimizer;
-use ferrotune_state::{Pack, ShareError, Shared};
-use ferrotune_state::{Restore, Save};
+use ferrotune_state::{Pack, Restore, Save, ShareError, Shared};
 use num_traits::Float;
 
 /// The settings of [`Lion`], with the paper's values as defaults.

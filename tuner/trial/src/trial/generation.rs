@@ -3,8 +3,7 @@
 
 use crc32fast::Hasher;
 use ferrotune_space::checkpoint::{LONGEST_HEADER_BYTES, STEP};
-use ferrotune_state::BoxError;
-use ferrotune_state::{Pack, Shared};
+use ferrotune_state::{BoxError, Pack, Shared};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek as _, Write};
 use std::os::unix::fs::FileExt as _;

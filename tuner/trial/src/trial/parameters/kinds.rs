@@ -2,8 +2,7 @@
 
 use super::ChoiceParameter;
 use ferrotune_space::Value;
-use ferrotune_state::Result;
-use ferrotune_state::located;
+use ferrotune_state::{Result, located};
 use std::fmt;
 
 /// The integer types of [`Trial::int`](crate::Trial::int).
