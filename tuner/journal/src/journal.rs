@@ -5,7 +5,6 @@
 
 mod append_lock;
 mod content;
-mod copy;
 mod database;
 mod decode;
 mod encode;
@@ -14,13 +13,13 @@ mod fact;
 mod format;
 mod in_database;
 mod in_file;
-mod known;
 mod line;
 mod lock;
 mod recording;
 mod replay;
 mod shared_file;
 mod state;
+mod storage;
 
 pub use content::Content;
 pub use database::{DatabaseError, Dead, Look, StorageUrl, StorageUrlError};
@@ -38,12 +37,12 @@ use ferrotune_space::seed;
 use ferrotune_space::spec::StudySpec;
 use in_database::InDatabase;
 use in_file::InFile;
-use known::Known;
 pub use lock::StudyLock;
-use replay::Replay;
+use replay::{Known, Replay};
 use std::borrow::Cow;
 use std::fs::DirEntry;
 use std::path::Path;
+use storage::Storage;
 
 /// The version of our own facts in the journal (Optuna's format has none).
 const VERSION: u64 = 2;
@@ -53,20 +52,11 @@ const VERSION: u64 = 2;
 pub struct Journal {
     spec: StudySpec,
     known: Known,
-    store: Store,
+    storage: Box<dyn Storage>,
     /// Whether other searches may continue this search's open trials after it is closed.
     leaves_trials: bool,
     /// The lock of the study. The system releases it when its file is closed, however this process ends.
     _lock: StudyLock,
-}
-
-/// The place where the facts are stored.
-#[derive(Debug)]
-enum Store {
-    /// A file in the study's folder, which only one search uses.
-    File(InFile),
-    /// A database, which several searches use at once.
-    Database(Box<InDatabase>),
 }
 
 impl Journal {
@@ -95,9 +85,9 @@ impl Journal {
         folder::create_and_sync(folder).map_err(not_writable)?;
         let study_lock = StudyLock::take(folder, &spec.project)?;
         let mut known = Known { name: spec.project.clone(), ..Known::default() };
-        let store = match &spec.storage {
-            Some(storage) => in_database(folder, storage, spec, &mut known)?,
-            None => in_file(folder, spec, &mut known)?,
+        let storage: Box<dyn Storage> = match &spec.storage {
+            Some(address) => Box::new(in_database(folder, address, spec, &mut known)?),
+            None => Box::new(in_file(folder, spec, &mut known)?),
         };
         folder::sync(folder).map_err(not_writable)?;
         if let Some(earlier) = known.replay.study.other_objectives(&spec.objectives) {
@@ -110,7 +100,7 @@ impl Journal {
         let mut journal = Journal {
             spec: spec.clone(),
             known,
-            store,
+            storage,
             leaves_trials: spec.supervision.leaves_trials,
             _lock: study_lock,
         };
@@ -138,6 +128,20 @@ impl Journal {
         Ok(Study { spec, trials: study.trials, times: study.times, defaults: study.defaults })
     }
 
+    /// The spec of the study in the journal file at `path`, such as a copy. Fails if the journal is damaged or describes no
+    /// study.
+    pub fn spec_at(path: &Path) -> Result<StudySpec, JournalError> {
+        let folder = path.parent().unwrap_or(path);
+        let study = Replay::of(path, &folder.to_string_lossy())?.study;
+        study.spec.ok_or_else(|| JournalError::Missing { folder: folder.to_owned() })
+    }
+
+    /// The number of bytes of complete lines in the journal at `path`; none if it describes no study yet.
+    pub fn length_at(path: &Path) -> Result<Option<u64>, JournalError> {
+        let replay = Replay::of(path, &path.to_string_lossy())?;
+        Ok(replay.study.spec.is_some().then_some(replay.length))
+    }
+
     /// The address of the database with the study in `folder`, for a search that continues the study; none if the study is
     /// in the folder itself.
     pub fn storage_of(folder: &Path) -> Result<Option<String>, JournalError> {
@@ -163,23 +167,14 @@ impl Journal {
     /// Reads the facts that other programs have written, for example trials that Optuna has begun, ended or enqueued.
     /// Returns whether any such fact was applied since the last call.
     pub fn read_on(&mut self) -> Result<bool, JournalError> {
-        match &mut self.store {
-            Store::File(file) => file.read_others(&mut self.known)?,
-            Store::Database(database) => database.read_others(&mut self.known)?,
-        }
+        self.storage.read_others(&mut self.known)?;
         Ok(std::mem::take(&mut self.known.has_news))
     }
 
     /// Writes the first facts of a new study, and the differences between this search and the last one.
     fn begin(&mut self) -> Result<(), JournalError> {
         let asked = self.spec.clone();
-        match &mut self.store {
-            Store::File(file) => file.append(&mut self.known, |known| beginning(&asked, known).1)?,
-            Store::Database(database) => {
-                let (_, facts) = beginning(&asked, &self.known);
-                database.begin_study(&mut self.known, facts)?;
-            }
-        }
+        self.storage.begin_study(&mut self.known, &|known| beginning(&asked, known))?;
         self.spec = seeded(&asked, self.known.replay.study.spec.as_ref());
         Ok(())
     }
@@ -187,86 +182,54 @@ impl Journal {
     /// Holds back the facts that are recorded from now on, so that all facts of a short trial need one write: that of the
     /// next trial's beginning. The records contain the facts at once.
     pub fn hold(&mut self) {
-        match &mut self.store {
-            Store::File(file) => file.is_holding = true,
-            Store::Database(database) => database.hold(),
-        }
+        self.storage.hold();
     }
 
     /// Writes the facts that were held back to disk, and stops holding back.
     pub fn release(&mut self) -> Result<(), JournalError> {
-        match &mut self.store {
-            Store::File(file) => {
-                file.is_holding = false;
-                file.sync(&mut self.known)
-            }
-            Store::Database(database) => database.release(&mut self.known),
-        }
+        self.storage.release(&mut self.known)
     }
 
     /// Writes all recorded facts to disk.
     pub fn sync(&mut self) -> Result<(), JournalError> {
-        match &mut self.store {
-            Store::File(file) => file.sync(&mut self.known),
-            Store::Database(database) => database.sync(&mut self.known),
-        }
+        self.storage.sync(&mut self.known)
     }
 
     /// Writes these facts, unless facts are held back, and then applies them to the records.
     fn record(&mut self, facts: Vec<Fact<'_>>) -> Result<(), JournalError> {
-        match &mut self.store {
-            Store::File(file) => file.record(&mut self.known, facts),
-            Store::Database(database) => database.record(&mut self.known, facts),
-        }
+        self.storage.record(&mut self.known, facts)
     }
 
     /// Sets a callback that runs every tenth of a second while a database does not answer. It ends trials that exceed a
     /// limit, and may return a shorter limit for the wait.
     pub fn while_waiting(&self, look: Look) {
-        if let Store::Database(database) = &self.store {
-            database.while_waiting(look);
-        }
+        self.storage.while_waiting(look);
     }
 
     /// Writes this search's heartbeat, if the study may have other searches. One call per second is often enough.
     pub fn beat(&mut self) -> Result<(), JournalError> {
-        match &mut self.store {
-            Store::File(_) => Ok(()),
-            Store::Database(database) => database.beat(&mut self.known),
-        }
+        self.storage.beat(&mut self.known)
     }
 
     /// The trials of other searches whose heartbeats have stopped for too long, or which have released their trials.
     pub fn dead(&mut self) -> Result<Vec<Dead>, JournalError> {
-        match &mut self.store {
-            Store::File(_) => Ok(Vec::new()),
-            Store::Database(database) => database.dead(),
-        }
+        self.storage.dead()
     }
 
     /// Whether another search runs one of these trials, or has died while it ran the trial.
     pub fn any_has_signs(&mut self, numbers: &[u64]) -> Result<bool, JournalError> {
-        match &mut self.store {
-            Store::File(_) => Ok(false),
-            Store::Database(database) => database.any_has_signs(numbers),
-        }
+        self.storage.any_has_signs(numbers)
     }
 
     /// Releases the open trials of this search, so that other searches can continue them at once.
     pub fn leave_trials(&mut self) -> Result<(), JournalError> {
-        match &mut self.store {
-            Store::File(_) => Ok(()),
-            Store::Database(database) => database.leave(&mut self.known, true),
-        }
+        self.storage.leave(&mut self.known, true)
     }
 
     /// Makes a trial from [`Journal::dead`] this search's own, unless another search has been faster. Returns whether the
     /// trial is now this search's own.
     pub fn take_over(&mut self, dead: &Dead) -> Result<bool, JournalError> {
-        match &mut self.store {
-            Store::File(_) => Ok(false),
-            Store::Database(database) => database.take_over(&mut self.known, dead),
-        }
+        self.storage.take_over(&mut self.known, dead)
     }
 }
 
@@ -274,16 +237,14 @@ impl Drop for Journal {
     /// Closes the journal in an orderly way: this search's open trials wait for its next start, or are released to others,
     /// as its spec says. Facts that a file holds back are not written here; their owner writes them if needed.
     fn drop(&mut self) {
-        if let Store::Database(database) = &mut self.store
-            && let Err(error) = database.leave(&mut self.known, self.leaves_trials)
-        {
+        if let Err(error) = self.storage.leave(&mut self.known, self.leaves_trials) {
             tracing::warn!(%error, "other searches will take this one for dead");
         }
     }
 }
 
 /// Opens the study in a file of the folder, after deleting it if `overwrite` is set.
-fn in_file(folder: &Path, spec: &StudySpec, known: &mut Known) -> Result<Store, JournalError> {
+fn in_file(folder: &Path, spec: &StudySpec, known: &mut Known) -> Result<InFile, JournalError> {
     if !spec.overwrite
         && let Some(found) = database::address_shown(folder)?
     {
@@ -297,11 +258,11 @@ fn in_file(folder: &Path, spec: &StudySpec, known: &mut Known) -> Result<Store, 
         file.empty()?;
     }
     file.read_study(known)?;
-    Ok(Store::File(file))
+    Ok(file)
 }
 
 /// Opens the study in a database, after deleting it if `overwrite` is set.
-fn in_database(folder: &Path, storage: &str, spec: &StudySpec, known: &mut Known) -> Result<Store, JournalError> {
+fn in_database(folder: &Path, storage: &str, spec: &StudySpec, known: &mut Known) -> Result<InDatabase, JournalError> {
     if spec.supervision.mirror.is_some() {
         return Err(JournalError::Mirrored);
     }
@@ -321,11 +282,11 @@ fn in_database(folder: &Path, storage: &str, spec: &StudySpec, known: &mut Known
         database.delete_study()?;
     }
     database.read_study(known)?;
-    Ok(Store::Database(Box::new(database)))
+    Ok(database)
 }
 
-/// The spec in force, and the facts with which the search of `asked` begins or continues the study.
-fn beginning<'a>(asked: &StudySpec, known: &Known) -> (StudySpec, Vec<Fact<'a>>) {
+/// The facts with which the search of `asked` begins or continues the study.
+fn beginning(asked: &StudySpec, known: &Known) -> Vec<Fact<'static>> {
     let study = &known.replay.study;
     let spec = seeded(asked, study.spec.as_ref());
     let mut facts = Vec::new();
@@ -341,9 +302,9 @@ fn beginning<'a>(asked: &StudySpec, known: &Known) -> (StudySpec, Vec<Fact<'a>>)
         facts.push(Fact::Version(VERSION));
     }
     if study.spec.as_ref() != Some(&spec) {
-        facts.push(Fact::Spec(Box::new(spec.clone())));
+        facts.push(Fact::Spec(Box::new(spec)));
     }
-    (spec, facts)
+    facts
 }
 
 /// The spec with the seed that the search uses, and with the trials that the study has already taken from another study.

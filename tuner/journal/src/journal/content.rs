@@ -2,7 +2,7 @@
 //! names them. Knows nothing about the files' contents, and trusts none of them.
 
 use super::database::{Database, PART_BYTES};
-use super::{Journal, JournalError, Store};
+use super::{Journal, JournalError};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt as _;
@@ -17,24 +17,26 @@ impl Journal {
     /// Publishes a text for workers, and stores the files that the text names, with their hashes and lengths, in the
     /// database. Fails for a study that is not in a database.
     pub fn publish(&mut self, text: &str, files: &[(&str, &File, u64)]) -> Result<(), JournalError> {
-        let Store::Database(store) = &mut self.store else { return Err(JournalError::NotShared) };
-        let database = store.database();
-        database.publish(text)?;
-        for (hash, file, bytes) in files {
-            let parts = bytes.div_ceil(PART_BYTES);
-            if database.parts_kept(hash)? == parts {
-                continue;
-            }
-            for part in 0..parts {
-                let start = part * PART_BYTES;
-                let mut chunk = vec![0; (bytes - start).min(PART_BYTES) as usize];
-                file.read_exact_at(&mut chunk, start)
-                    .map_err(|source| JournalError::Io { path: hash.into(), source })?;
-                database.keep_part(hash, part, chunk)?;
-            }
-        }
-        Ok(())
+        self.storage.publish(text, files)
     }
+}
+
+/// Stores the text and those of the files that the database lacks.
+pub(super) fn publish(database: &mut Database, text: &str, files: &[(&str, &File, u64)]) -> Result<(), JournalError> {
+    database.publish(text)?;
+    for (hash, file, bytes) in files {
+        let parts = bytes.div_ceil(PART_BYTES);
+        if database.parts_kept(hash)? == parts {
+            continue;
+        }
+        for part in 0..parts {
+            let start = part * PART_BYTES;
+            let mut chunk = vec![0; (bytes - start).min(PART_BYTES) as usize];
+            file.read_exact_at(&mut chunk, start).map_err(|source| JournalError::Io { path: hash.into(), source })?;
+            database.keep_part(hash, part, chunk)?;
+        }
+    }
+    Ok(())
 }
 
 impl<'a> Content<'a> {

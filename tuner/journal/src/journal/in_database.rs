@@ -5,11 +5,13 @@ use super::database::{Database, Dead, Head, Look, TrialRows};
 use super::decode::study_attribute_fact;
 use super::fact::{Fact, NewTrial, Refusal};
 use super::format;
-use super::known::Known;
+use super::replay::Known;
 use super::state::Times;
-use super::{JournalError, Study};
+use super::storage::Storage;
+use super::{JournalError, Study, content};
 use ferrotune_space::record::Runner;
 use std::borrow::Cow;
+use std::fs::File;
 use std::path::Path;
 
 /// The database, and whether facts are held back.
@@ -87,36 +89,6 @@ impl InDatabase {
         self.take_in(known, told)
     }
 
-    /// Reads the changes of others.
-    pub(super) fn read_others(&mut self, known: &mut Known) -> Result<(), JournalError> {
-        let told = self.database.poll()?;
-        self.take_in(known, told)
-    }
-
-    /// Writes the first facts of a study, unless the study exists.
-    pub(super) fn begin_study(&mut self, known: &mut Known, facts: Vec<Fact<'_>>) -> Result<(), JournalError> {
-        for fact in &facts {
-            if let Fact::StudyCreated { directions, .. } = fact {
-                let directions = self.database.create_study(directions)?;
-                let name = Cow::Owned(known.name.clone());
-                known.apply(vec![Fact::StudyCreated { name, directions }]);
-            }
-        }
-        let facts = facts.into_iter().filter(|fact| !matches!(fact, Fact::StudyCreated { .. })).collect();
-        self.append(known, facts)
-    }
-
-    /// Writes these facts, unless facts are held back, and applies them to the records.
-    pub(super) fn record(&mut self, known: &mut Known, facts: Vec<Fact<'_>>) -> Result<(), JournalError> {
-        if !self.is_holding {
-            return self.append(known, facts);
-        }
-        self.check_is_whole()?;
-        self.database.hold(&facts, &known.replay.study);
-        known.apply(facts);
-        Ok(())
-    }
-
     fn append(&mut self, known: &mut Known, facts: Vec<Fact<'_>>) -> Result<(), JournalError> {
         self.check_is_whole()?;
         let refused = self.database.write(&facts, &known.replay.study)?;
@@ -128,29 +100,55 @@ impl InDatabase {
         let storage = || self.database.storage();
         if self.database.is_behind { Err(JournalError::Lost { storage: storage() }) } else { Ok(()) }
     }
+}
 
-    /// Holds back the facts that are recorded from now on, until the next trial begins.
-    pub(super) fn hold(&mut self) {
+impl Storage for InDatabase {
+    fn begin_study(
+        &mut self,
+        known: &mut Known,
+        due: &dyn Fn(&Known) -> Vec<Fact<'static>>,
+    ) -> Result<(), JournalError> {
+        let facts = due(known);
+        for fact in &facts {
+            if let Fact::StudyCreated { directions, .. } = fact {
+                let directions = self.database.create_study(directions)?;
+                let name = Cow::Owned(known.name.clone());
+                known.apply(vec![Fact::StudyCreated { name, directions }]);
+            }
+        }
+        let facts = facts.into_iter().filter(|fact| !matches!(fact, Fact::StudyCreated { .. })).collect();
+        self.append(known, facts)
+    }
+
+    fn read_others(&mut self, known: &mut Known) -> Result<(), JournalError> {
+        let told = self.database.poll()?;
+        self.take_in(known, told)
+    }
+
+    fn record(&mut self, known: &mut Known, facts: Vec<Fact<'_>>) -> Result<(), JournalError> {
+        if !self.is_holding {
+            return self.append(known, facts);
+        }
+        self.check_is_whole()?;
+        self.database.hold(&facts, &known.replay.study);
+        known.apply(facts);
+        Ok(())
+    }
+
+    fn hold(&mut self) {
         self.is_holding = true;
     }
 
-    /// Writes the facts that were held back.
-    pub(super) fn sync(&mut self, known: &mut Known) -> Result<(), JournalError> {
-        self.append(known, Vec::new())
-    }
-
-    pub(super) fn release(&mut self, known: &mut Known) -> Result<(), JournalError> {
+    fn release(&mut self, known: &mut Known) -> Result<(), JournalError> {
         self.is_holding = false;
         self.sync(known)
     }
 
-    /// Adds a trial after those of others; none if the study has `most` trials by then.
-    pub(super) fn create(
-        &mut self,
-        known: &mut Known,
-        trial: NewTrial,
-        most: Option<u64>,
-    ) -> Result<Option<u64>, JournalError> {
+    fn sync(&mut self, known: &mut Known) -> Result<(), JournalError> {
+        self.append(known, Vec::new())
+    }
+
+    fn create(&mut self, known: &mut Known, trial: NewTrial, most: Option<u64>) -> Result<Option<u64>, JournalError> {
         self.check_is_whole()?;
         let mut created = self.database.create(&trial, most)?;
         let news = std::mem::take(&mut created.news);
@@ -163,55 +161,47 @@ impl InDatabase {
         Ok(created.number)
     }
 
-    /// Begins a waiting trial, unless another program has begun it. Returns whether this search owns the trial.
-    pub(super) fn begin(&mut self, known: &mut Known, number: u64, times: Times) -> Result<bool, JournalError> {
+    fn begin(&mut self, known: &mut Known, number: u64, times: Times) -> Result<bool, JournalError> {
         self.sync(known)?;
         let is_ours = self.database.begin(number, times)?;
         self.take_in_refused(known, vec![number])?;
         Ok(is_ours)
     }
 
-    /// Writes heartbeats, and reads the trials that another supervisor has taken over.
-    pub(super) fn beat(&mut self, known: &mut Known) -> Result<(), JournalError> {
+    fn while_waiting(&self, look: Look) {
+        self.database.while_waiting(look);
+    }
+
+    fn beat(&mut self, known: &mut Known) -> Result<(), JournalError> {
         let lost = self.database.beat()?;
         self.take_in_refused(known, lost)
     }
 
-    /// The trials whose supervisors are dead.
-    pub(super) fn dead(&mut self) -> Result<Vec<Dead>, JournalError> {
+    fn dead(&mut self) -> Result<Vec<Dead>, JournalError> {
         self.database.dead()
     }
 
-    /// Whether one of these trials has a heartbeat, of a supervisor that is alive or has died.
-    pub(super) fn any_has_signs(&mut self, numbers: &[u64]) -> Result<bool, JournalError> {
+    fn any_has_signs(&mut self, numbers: &[u64]) -> Result<bool, JournalError> {
         self.database.any_has_signs(numbers)
     }
 
-    /// Makes a dead supervisor's trial this search's own. Returns whether it did.
-    pub(super) fn take_over(&mut self, known: &mut Known, dead: &Dead) -> Result<bool, JournalError> {
+    fn take_over(&mut self, known: &mut Known, dead: &Dead) -> Result<bool, JournalError> {
         let is_ours = self.database.take_over(dead)?;
         self.take_in_refused(known, vec![dead.number])?;
         Ok(is_ours)
     }
 
-    /// Sets the callback that runs while the database is awaited.
-    pub(super) fn while_waiting(&self, look: Look) {
-        self.database.while_waiting(look);
-    }
-
-    /// The database, for the publication to workers on other hosts.
-    pub(super) fn database(&mut self) -> &mut Database {
-        &mut self.database
-    }
-
-    /// Writes the facts that were held back, and removes the heartbeats.
-    pub(super) fn leave(&mut self, known: &mut Known, leaves_trials: bool) -> Result<(), JournalError> {
+    fn leave(&mut self, known: &mut Known, leaves_trials: bool) -> Result<(), JournalError> {
         if self.database.is_behind {
             return Ok(());
         }
         self.database.hurry();
         self.release(known)?;
         self.database.leave(leaves_trials)
+    }
+
+    fn publish(&mut self, text: &str, files: &[(&str, &File, u64)]) -> Result<(), JournalError> {
+        content::publish(&mut self.database, text, files)
     }
 }
 

@@ -1,9 +1,11 @@
 //! A study in a file of its folder: new facts are appended after the lines of other programs. Never rewrites a line.
 
 use super::fact::{Fact, NewTrial, TrialFact};
-use super::known::Known;
-use super::replay::Replay;
+use super::format::TrialState;
+use super::replay::{Known, Replay};
 use super::shared_file::{SharedFile, Survives};
+use super::state::Times;
+use super::storage::Storage;
 use super::{JournalError, encode, line};
 use ferrotune_space::seed;
 use std::path::Path;
@@ -15,7 +17,7 @@ pub(super) struct InFile {
     worker_id: String,
     /// Complete lines that are not in the file yet.
     held: String,
-    pub(super) is_holding: bool,
+    is_holding: bool,
 }
 
 impl InFile {
@@ -42,61 +44,15 @@ impl InFile {
         })
     }
 
-    /// Reads and applies the lines that other programs have appended.
-    pub(super) fn read_others(&mut self, known: &mut Known) -> Result<(), JournalError> {
-        self.file.read_others()?;
-        self.apply_others(known)
-    }
-
-    /// Writes these facts, unless facts are held back, and then applies them to the records.
-    pub(super) fn record(&mut self, known: &mut Known, facts: Vec<Fact<'_>>) -> Result<(), JournalError> {
-        if !self.is_holding {
-            return self.append(known, |_| facts);
-        }
-        self.file.check_is_whole()?;
-        self.held.extend(facts.iter().map(|fact| encode::encode(fact, &self.worker_id)));
-        known.apply(facts);
-        Ok(())
-    }
-
     /// Appends facts after the lines of other programs, which are applied first, so that `due` can depend on them. No other
     /// program appends meanwhile.
-    pub(super) fn append<'a>(
-        &mut self,
-        known: &mut Known,
-        due: impl FnOnce(&Known) -> Vec<Fact<'a>>,
-    ) -> Result<(), JournalError> {
+    fn append<'a>(&mut self, known: &mut Known, due: impl FnOnce(&Known) -> Vec<Fact<'a>>) -> Result<(), JournalError> {
         self.locked(|journal| {
             journal.file.catch_up()?;
             journal.apply_others(known)?;
             let facts = due(known);
             if facts.is_empty() && journal.held.is_empty() { Ok(()) } else { journal.write(known, facts) }
         })
-    }
-
-    /// Adds a trial after those of other programs; returns its number.
-    pub(super) fn create(&mut self, known: &mut Known, trial: NewTrial) -> Result<u64, JournalError> {
-        self.append(known, |_| vec![Fact::TrialCreated(trial)])?;
-        Ok(known.replay.study.trials.len() as u64 - 1)
-    }
-
-    /// Begins a waiting trial, unless another program has begun it. Returns whether this search owns the trial.
-    pub(super) fn begin(&mut self, known: &mut Known, number: u64, fact: TrialFact<'_>) -> Result<bool, JournalError> {
-        let mut is_free = false;
-        self.append(known, |known| {
-            is_free = known.replay.study.trials[number as usize].is_enqueued();
-            if is_free { vec![Fact::Trial { number, fact }] } else { Vec::new() }
-        })?;
-        Ok(is_free)
-    }
-
-    /// Writes all recorded facts to disk.
-    pub(super) fn sync(&mut self, known: &mut Known) -> Result<(), JournalError> {
-        self.file.check_is_whole()?;
-        if !self.held.is_empty() {
-            self.append(known, |_| Vec::new())?;
-        }
-        self.file.sync()
     }
 
     /// Runs `action` while no other program appends.
@@ -137,6 +93,64 @@ impl InFile {
             self.file.is_behind = true;
             Replay::damage(&path, study).unwrap_or(error)
         })
+    }
+}
+
+impl Storage for InFile {
+    fn begin_study(
+        &mut self,
+        known: &mut Known,
+        due: &dyn Fn(&Known) -> Vec<Fact<'static>>,
+    ) -> Result<(), JournalError> {
+        self.append(known, due)
+    }
+
+    fn read_others(&mut self, known: &mut Known) -> Result<(), JournalError> {
+        self.file.read_others()?;
+        self.apply_others(known)
+    }
+
+    fn record(&mut self, known: &mut Known, facts: Vec<Fact<'_>>) -> Result<(), JournalError> {
+        if !self.is_holding {
+            return self.append(known, |_| facts);
+        }
+        self.file.check_is_whole()?;
+        self.held.extend(facts.iter().map(|fact| encode::encode(fact, &self.worker_id)));
+        known.apply(facts);
+        Ok(())
+    }
+
+    fn hold(&mut self) {
+        self.is_holding = true;
+    }
+
+    fn release(&mut self, known: &mut Known) -> Result<(), JournalError> {
+        self.is_holding = false;
+        self.sync(known)
+    }
+
+    fn sync(&mut self, known: &mut Known) -> Result<(), JournalError> {
+        self.file.check_is_whole()?;
+        if !self.held.is_empty() {
+            self.append(known, |_| Vec::new())?;
+        }
+        self.file.sync()
+    }
+
+    /// Ignores `most`: no other search adds trials.
+    fn create(&mut self, known: &mut Known, trial: NewTrial, _most: Option<u64>) -> Result<Option<u64>, JournalError> {
+        self.append(known, |_| vec![Fact::TrialCreated(trial)])?;
+        Ok(Some(known.replay.study.trials.len() as u64 - 1))
+    }
+
+    fn begin(&mut self, known: &mut Known, number: u64, times: Times) -> Result<bool, JournalError> {
+        let fact = TrialFact::State { state: TrialState::Running, values: Vec::new(), times };
+        let mut is_free = false;
+        self.append(known, |known| {
+            is_free = known.replay.study.trials[number as usize].is_enqueued();
+            if is_free { vec![Fact::Trial { number, fact }] } else { Vec::new() }
+        })?;
+        Ok(is_free)
     }
 }
 

@@ -5,7 +5,7 @@ use super::encode::internal_value;
 use super::fact::{Checkpoint, Fact, Inheritance, NewTrial, TrialFact};
 use super::format::{OURS, TrialState};
 use super::state::Times;
-use super::{Journal, JournalError, Store};
+use super::{Journal, JournalError};
 use chrono::{DateTime, SubsecRound as _, Utc};
 use ferrotune_space::given::Values;
 use ferrotune_space::objective::Constraint;
@@ -131,23 +131,14 @@ impl Journal {
 
     /// Adds a trial; none if the study has `most` trials, because other searches have begun some.
     fn create_within(&mut self, trial: NewTrial, most: Option<u64>) -> Result<Option<u64>, JournalError> {
-        match &mut self.store {
-            Store::File(file) => file.create(&mut self.known, trial).map(Some),
-            Store::Database(database) => database.create(&mut self.known, trial, most),
-        }
+        self.storage.create(&mut self.known, trial, most)
     }
 
     /// Begins a waiting trial, unless another program has begun it first. Returns whether this search owns the trial.
     pub fn begin_enqueued_trial(&mut self, number: u64) -> Result<bool, JournalError> {
         self.check_trial(number)?;
         let times = Times { started: Some(now()), ..Times::default() };
-        match &mut self.store {
-            Store::File(file) => {
-                let fact = TrialFact::State { state: TrialState::Running, values: Vec::new(), times };
-                file.begin(&mut self.known, number, fact)
-            }
-            Store::Database(database) => database.begin(&mut self.known, number, times),
-        }
+        self.storage.begin(&mut self.known, number, times)
     }
 
     /// Records that a trial begins as a copy of `parent`, and has the parent's checkpoint `file`, if there is one.

@@ -1,8 +1,9 @@
-//! Replays a journal: reads its bytes line by line into the study that they describe.
+//! Replays a journal: reads its bytes line by line into the study that they describe, which the facts of the search change
+//! later.
 
 use super::JournalError;
 use super::decode::Decoder;
-use super::fact::Refusal;
+use super::fact::{Fact, Refusal};
 use super::format;
 use super::line::{self, Line};
 use super::state::StudyState;
@@ -18,6 +19,27 @@ pub(super) struct Replay {
     decoder: Decoder,
     /// The number of bytes in complete lines.
     pub(super) length: u64,
+}
+
+/// A search's knowledge of its study.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// The state of the study after all facts that were read or recorded.
+    pub(super) replay: Replay,
+    /// Whether facts of other programs have been applied since the search last asked.
+    pub(super) has_news: bool,
+    /// The study's name, for messages.
+    pub(super) name: String,
+}
+
+impl Known {
+    /// Applies this search's own facts to the records.
+    pub(super) fn apply(&mut self, facts: Vec<Fact<'_>>) {
+        for fact in facts {
+            let applied = fact.apply(Runner::Search, &mut self.replay.study);
+            applied.expect("a search records facts of trials that exist, in its own version");
+        }
+    }
 }
 
 /// The state in which the last line of a file can be.
