@@ -1,5 +1,5 @@
 //! `cargo xtask TASK` runs a task of this repository. Needs Rust and Python, and installs all other tools itself. Writes only
-//! under `target/` and the sources in `candle/` and `evcxr/` that git ignores; only `install` writes to the user's folders. The
+//! under `target/` and the sources in `patched/` that git ignores; only `install` writes to the user's folders. The
 //! exceptions are Chromium and PostgreSQL, which `test` installs with apt-get if it runs as root and does not find them
 //! (`tests/browser.py`, `tests/postgresql.py`, `tuner/journal/tests/it/postgres.rs`).
 

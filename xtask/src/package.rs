@@ -86,7 +86,7 @@ impl Packed {
             )?;
         }
         let read = |name: &str| fs::read_to_string(root.join(name)).with_context(|| format!("cannot read {name}"));
-        let manifest = workspace(&crates, &root.join(CANDLE.folder), &read("Cargo.toml")?)?;
+        let manifest = workspace(&crates, &root.join(CANDLE.folder()), &read("Cargo.toml")?)?;
         for (name, text) in [("Cargo.toml", manifest), ("Cargo.lock", read("Cargo.lock")?)] {
             fs::write(folder.join(name), text).with_context(|| format!("cannot write {name}"))?;
         }
@@ -115,11 +115,11 @@ impl Packed {
         let sources = self.folder.join("crates").join(package.folder()).join("packed");
         run_command(Command::new("diff").arg("--recursive").arg(self.root.join("kernel/packed")).arg(sources))?;
 
-        let candle = self.folder.join(CANDLE.folder);
+        let candle = self.folder.join(CANDLE.name);
         run_command(outside_cargo(Command::new(&program).arg("candle").arg(&candle)))?;
         for package in CANDLE.packages {
             let [ours, made] =
-                [&self.root.join(CANDLE.folder), &candle].map(|folder| folder.join(package.name).join("src"));
+                [&self.root.join(CANDLE.folder()), &candle].map(|folder| folder.join(package.name).join("src"));
             // The stamps differ: the manifests in the program name no build script.
             run_command(Command::new("diff").args(["--recursive", "--exclude=.made"]).args([ours, made]))?;
         }

@@ -1,4 +1,4 @@
-//! `cargo xtask candle` and `cargo xtask evcxr` make our packages of candle in `candle/` and our evcxr in `evcxr/`. Every other
+//! `cargo xtask candle` and `cargo xtask evcxr` make our packages of candle in `patched/candle/` and our evcxr in `patched/evcxr/`. Every other
 //! task does that first. With `--list` they print our patches. After an edit in the packages, `--diff TOPIC` writes the edit into
 //! the patch `patches/TOPIC.patch` of the package.
 
@@ -10,13 +10,14 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// The names of the tasks that make the packages.
-pub(crate) const NAMES: [&str; 2] = [CANDLE.folder, EVCXR.folder];
+pub(crate) const NAMES: [&str; 2] = [CANDLE.name, EVCXR.name];
 
 /// The folders of the sources that these tasks make.
-pub(crate) const SOURCES: [&str; 3] = ["candle/candle-core/src", "candle/candle-nn/src", "evcxr/evcxr/src"];
+pub(crate) const SOURCES: [&str; 3] =
+    ["patched/candle/candle-core/src", "patched/candle/candle-nn/src", "patched/evcxr/evcxr/src"];
 
-/// The library of `candle/sources/Cargo.toml`, which exists when all sources are made. If it is missing, cargo's error shows its name.
-const MADE: &str = "candle/sources/run cargo xtask candle.rs";
+/// The library of `patched/candle/sources/Cargo.toml`, which exists when all sources are made. If it is missing, cargo's error shows its name.
+const MADE: &str = "patched/candle/sources/run cargo xtask candle.rs";
 const MADE_TEXT: &str = "//! Empty: the sources of candle and evcxr are made.\n";
 
 pub(crate) fn run_candle(root: &Path) -> Result<()> {
@@ -35,7 +36,7 @@ fn run(root: &Path, upstream: &'static Upstream) -> Result<()> {
         ["--list"] => list(root, upstream),
         ["--diff", name] => write_changes(root, upstream, &topic(name, None)),
         ["--diff", name, "--title", title] => write_changes(root, upstream, &topic(name, Some((*title).to_owned()))),
-        _ => bail!("usage: cargo xtask {} [--list | --diff TOPIC [--title TITLE]]", upstream.folder),
+        _ => bail!("usage: cargo xtask {} [--list | --diff TOPIC [--title TITLE]]", upstream.name),
     }
 }
 
@@ -51,7 +52,7 @@ pub(crate) fn make_all(root: &Path) -> Result<()> {
 }
 
 fn make(root: &Path, upstream: &'static Upstream) -> Result<()> {
-    let folder = root.join(upstream.folder);
+    let folder = root.join(upstream.folder());
     let changes = Changes::read(upstream, &folder)?;
     Ok(ferrotune_candle::make(cargo(root), &folder, &changes, &mut |line| eprintln!("xtask: {line}"))?)
 }
@@ -60,18 +61,18 @@ fn make(root: &Path, upstream: &'static Upstream) -> Result<()> {
 pub(crate) fn complaints(root: &Path) -> Result<Vec<String>> {
     let mut complaints = Vec::new();
     for upstream in [&CANDLE, &EVCXR] {
-        let name = upstream.folder;
-        let folder = root.join(name);
+        let (name, place) = (upstream.name, upstream.folder());
+        let folder = root.join(&place);
         let edited = ferrotune_candle::edited(upstream, &folder)?.into_iter();
         complaints.extend(edited.map(|path| {
-            format!("{name}/{path}: is edited; write the edit into a patch with `cargo xtask {name} --diff TOPIC`")
+            format!("{place}/{path}: is edited; write the edit into a patch with `cargo xtask {name} --diff TOPIC`")
         }));
         let changes = Changes::read(upstream, &folder)?;
         let untitled = changes.patches().iter().filter(|patch| patch.title().is_empty());
         complaints.extend(untitled.map(|patch| {
             let topic = &patch.topic;
             format!(
-                "{name}/patches/{topic}.patch: the first line is no title; say what is wrong and what the patch does"
+                "{place}/patches/{topic}.patch: the first line is no title; say what is wrong and what the patch does"
             )
         }));
     }
@@ -79,14 +80,14 @@ pub(crate) fn complaints(root: &Path) -> Result<Vec<String>> {
 }
 
 fn list(root: &Path, upstream: &'static Upstream) -> Result<()> {
-    let list = Changes::read(upstream, &root.join(upstream.folder))?.list()?;
+    let list = Changes::read(upstream, &root.join(upstream.folder()))?.list()?;
     io::stdout().write_all(list.as_bytes()).context("cannot print the list")
 }
 
 fn write_changes(root: &Path, upstream: &'static Upstream, topic: &Topic) -> Result<()> {
-    let name = upstream.folder;
-    for path in ferrotune_candle::write_changes(upstream, cargo(root), &root.join(name), topic)? {
-        eprintln!("xtask {name}: wrote the edit of {path}");
+    let folder = root.join(upstream.folder());
+    for path in ferrotune_candle::write_changes(upstream, cargo(root), &folder, topic)? {
+        eprintln!("xtask {}: wrote the edit of {path}", upstream.name);
     }
     make(root, upstream)
 }

@@ -73,7 +73,7 @@ fn make_candle(toolchain: &Toolchain, within: &Path, progress: &mut dyn FnMut(&s
     let changes = Changes::packed();
     let mut hasher = Sha256::new();
     super::update_with_changes(&mut hasher, &changes);
-    let name = format!("{}-{}-{}", CANDLE.folder, CANDLE.version, super::short_hash(hasher));
+    let name = format!("{}-{}-{}", CANDLE.name, CANDLE.version, super::short_hash(hasher));
     let folder = within.join(name);
     fs::create_dir_all(within).with_context(|| format!("cannot create {}", within.display()))?;
     let mut cargo = toolchain.cargo();

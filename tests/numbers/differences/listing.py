@@ -115,7 +115,7 @@ def module_of(path, root):
 def candle_nn():
     """The sources of candle-nn: ours, or those of the package."""
     version = re.search(r'name = "candle-nn"\nversion = "([^"]+)"', (ROOT / "Cargo.lock").read_text()).group(1)
-    own = ROOT / "candle/candle-nn/src"
+    own = ROOT / "patched/candle/candle-nn/src"
     if own.is_dir():
         return own
     home = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
@@ -126,7 +126,7 @@ def candle_nn():
 
 def public_operations():
     """The name of each public operation."""
-    names = of_tensor(ROOT / "candle/candle-core/src")
+    names = of_tensor(ROOT / "patched/candle/candle-core/src")
     sources = candle_nn()
     names |= {f"candle_nn::{name}" for name in of_crate(sources.rglob("*.rs"), sources)}
     folder = ROOT / "tuner/trial/src"

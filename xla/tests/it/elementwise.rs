@@ -51,7 +51,7 @@ const COMPARISONS: [(&str, Binary); 6] = [
 
 #[test]
 fn every_function_that_candle_has_is_tested_here() {
-    let source = include_str!("../../../candle/candle-core/src/op.rs");
+    let source = include_str!("../../../patched/candle/candle-core/src/op.rs");
     let quoted = |line: &str| line.split('"').nth(1).map(str::to_owned);
     let second = |line: &str| Some(line.split(',').nth(1)?.trim().to_owned());
     let name = |line: &str| match line.trim() {

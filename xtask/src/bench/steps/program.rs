@@ -73,8 +73,8 @@ impl Program {
                      ferrotune-trial = {{ path = \"{root}/tuner/trial\", features = [\"plugins\"] }}\n\
                      ferrotune-tuner = {{ path = \"{root}/tuner\" }}\n\
                      ferrotune-xla = {{ path = \"{root}/xla\" }}\n\n\
-                     [patch.crates-io]\ncandle-core = {{ path = \"{root}/candle/candle-core\" }}\n\
-                     candle-nn = {{ path = \"{root}/candle/candle-nn\" }}\n"
+                     [patch.crates-io]\ncandle-core = {{ path = \"{root}/patched/candle/candle-core\" }}\n\
+                     candle-nn = {{ path = \"{root}/patched/candle/candle-nn\" }}\n"
                 ),
             ),
             _ => (name, "[dependencies]\nburn = { version = \"=0.22.0\", features = [\"flex\"] }\n".to_owned()),

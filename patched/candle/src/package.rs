@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 
 /// The project candle, which cells are linked with.
 pub const CANDLE: Upstream = Upstream {
-    folder: "candle",
+    name: "candle",
     version: "0.11.1",
     our_version: "0.11.1",
     packages: &[
@@ -26,7 +26,7 @@ pub const CANDLE: Upstream = Upstream {
 
 /// The project evcxr, with which the kernel runs cells.
 pub const EVCXR: Upstream = Upstream {
-    folder: "evcxr",
+    name: "evcxr",
     version: "0.22.0",
     our_version: env!("CARGO_PKG_VERSION"),
     packages: &[Package {
@@ -40,8 +40,8 @@ pub const EVCXR: Upstream = Upstream {
 /// One version of a project, whose packages are in one git repository.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Upstream {
-    /// The name of our repository's folder with our changes and packages, and of the task of `cargo xtask` that makes them.
-    pub folder: &'static str,
+    /// The name of the project, and of the task of `cargo xtask` that makes our packages of it.
+    pub name: &'static str,
     /// The version of the project's packages on crates.io.
     pub version: &'static str,
     /// The version of our packages.
@@ -61,6 +61,13 @@ pub struct Package {
     pub(crate) checksum: &'static str,
     /// The kept files of the package outside `src`.
     pub(crate) documents: &'static [&'static str],
+}
+
+impl Upstream {
+    /// The folder of the repository with our changes and packages of the project.
+    pub fn folder(&self) -> String {
+        format!("patched/{}", self.name)
+    }
 }
 
 impl Package {
@@ -92,6 +99,6 @@ impl Package {
 
 impl Display for Upstream {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} {}", self.folder, self.version)
+        write!(formatter, "{} {}", self.name, self.version)
     }
 }

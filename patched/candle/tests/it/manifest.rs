@@ -11,14 +11,14 @@ const OPTIONAL: (&str, &str) = ("tokenizer", "tokenizers");
 
 #[test]
 fn the_manifests_have_the_dependencies_and_features_of_crates_io() {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let upstreams = [&CANDLE, &EVCXR].into_iter();
     let packages = upstreams.flat_map(|upstream| {
         let originals = ferrotune_candle::locate(upstream, cargo()).unwrap();
         upstream.packages.iter().zip(originals).map(move |(package, original)| (upstream, package.name, original))
     });
     for (upstream, package, original) in packages {
-        let [mut ours, theirs] = [repository.join(upstream.folder).join(package), original]
+        let [mut ours, theirs] = [repository.join(upstream.folder()).join(package), original]
             .map(|folder| fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse::<DocumentMut>().unwrap());
         if package == "candle-core" {
             make_required(&mut ours);

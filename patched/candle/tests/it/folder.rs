@@ -13,7 +13,7 @@ pub(crate) fn cargo() -> Command {
 /// The name of a patch that is applied after all of ours.
 const TOPIC: &str = "99-test";
 
-/// A copy of `candle/`, with only our changes.
+/// A copy of `patched/candle/`, with only our changes.
 struct Copy {
     folder: tempfile::TempDir,
 }

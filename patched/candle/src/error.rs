@@ -57,7 +57,7 @@ pub enum Error {
         upstream: &'static Upstream,
     },
     /// A patch is not a unified diff.
-    #[error("{}/patches/{topic}.patch is no unified diff: {source}; restore it with git", upstream.folder)]
+    #[error("{}/patches/{topic}.patch is no unified diff: {source}; restore it with git", upstream.folder())]
     Malformed {
         /// The project.
         upstream: &'static Upstream,
@@ -69,7 +69,7 @@ pub enum Error {
     /// A patch does not fit a file.
     #[error(
         "{0}/patches/{topic}.patch does not fit {path} of {upstream}: {source}; take the hunk out of the patch, write the \
-         change anew in {0}/{path}, then run `cargo xtask {0} --diff {topic}`", upstream.folder
+         change anew in {0}/{path}, then run `cargo xtask {1} --diff {topic}`", upstream.folder(), upstream.name
     )]
     Hunk {
         /// The project.
@@ -82,7 +82,7 @@ pub enum Error {
         source: diffy::ApplyError,
     },
     /// A patch changes a file that does not exist.
-    #[error("{}/patches/{topic}.patch: {upstream} has no {path}", upstream.folder)]
+    #[error("{}/patches/{topic}.patch: {upstream} has no {path}", upstream.folder())]
     NothingToPatch {
         /// The project.
         upstream: &'static Upstream,
@@ -92,7 +92,7 @@ pub enum Error {
         path: String,
     },
     /// One of our own files has the path of a file of the project.
-    #[error("{}/files/{path}: {upstream} has this file already; change it with a patch", upstream.folder)]
+    #[error("{}/files/{path}: {upstream} has this file already; change it with a patch", upstream.folder())]
     Exists {
         /// The project.
         upstream: &'static Upstream,
@@ -102,7 +102,7 @@ pub enum Error {
     /// One of our own files belongs to no package.
     #[error(
         "{}/files/{path} is in the sources of no package that is changed; move it below files/{}",
-        upstream.folder, upstream.packages[0].sources()
+        upstream.folder(), upstream.packages[0].sources()
     )]
     NoPackage {
         /// The project.
@@ -119,7 +119,7 @@ pub enum Error {
     /// A file has an edit that is in no patch, and the changes are different now.
     #[error(
         "{} is edited, and our changes of {upstream} are others now; write the edit into a patch with \
-         `cargo xtask {} --diff TOPIC`, or delete the file to drop it", folder.join(path).display(), upstream.folder
+         `cargo xtask {} --diff TOPIC`, or delete the file to drop it", folder.join(path).display(), upstream.name
     )]
     Edited {
         /// The project.
@@ -132,7 +132,7 @@ pub enum Error {
     /// A file and its patches have both changed.
     #[error(
         "{path} of {upstream} is edited, and its patches have changed since it was made; check out the older patches, run \
-         `cargo xtask {} --diff TOPIC`, and merge the patches with git", upstream.folder
+         `cargo xtask {} --diff TOPIC`, and merge the patches with git", upstream.name
     )]
     Diverged {
         /// The project.
@@ -149,7 +149,7 @@ pub enum Error {
         path: String,
     },
     /// The folder has no sources that were made, so it has no edits.
-    #[error("{} has no sources that Ferrotune has made; run `cargo xtask {}`", folder.display(), upstream.folder)]
+    #[error("{} has no sources that Ferrotune has made; run `cargo xtask {}`", folder.display(), upstream.name)]
     NotMade {
         /// The project.
         upstream: &'static Upstream,
@@ -167,7 +167,7 @@ pub enum Error {
     /// A new patch has no title.
     #[error(
         "there is no {0}/patches/{topic}.patch; for a new one, say what is wrong and what the patch does: \
-         `cargo xtask {0} --diff {topic} --title \"…\"`", upstream.folder
+         `cargo xtask {1} --diff {topic} --title \"…\"`", upstream.folder(), upstream.name
     )]
     Untitled {
         /// The project.
@@ -178,7 +178,7 @@ pub enum Error {
     /// A later patch changes the lines of an edit.
     #[error(
         "the edit of {path} changes or touches lines of {later}, which is applied after {topic}; write it into that one with \
-         `cargo xtask {} --diff {later}`", upstream.folder
+         `cargo xtask {} --diff {later}`", upstream.name
     )]
     Overlap {
         /// The project.

@@ -7,7 +7,7 @@ use crate::sources::{self, Sources};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The files of the repository's folder `candle/`, as they were when this library was built.
+/// The files of the repository's folder `patched/candle/`, as they were when this library was built.
 const PACKED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/changes.rs"));
 
 /// The line of our manifests that names a build script, and the corresponding line in the manifests of crates.io.
@@ -38,7 +38,7 @@ impl Changes {
         changes
     }
 
-    /// The changes in a project's folder of the repository, such as `candle/`.
+    /// The changes in a project's folder of the repository, such as `patched/candle/`.
     ///
     /// # Errors
     ///
@@ -167,8 +167,8 @@ mod tests {
         let error = applied(&[("patches/02-digits.patch", PATCH)], &TEXT.replace("twelve", "dozen")).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "candle/patches/02-digits.patch does not fit candle-core/src/a.rs of candle 0.11.1: error applying hunk #2; take \
-             the hunk out of the patch, write the change anew in candle/candle-core/src/a.rs, then run `cargo xtask candle \
+            "patched/candle/patches/02-digits.patch does not fit candle-core/src/a.rs of candle 0.11.1: error applying hunk #2; take \
+             the hunk out of the patch, write the change anew in patched/candle/candle-core/src/a.rs, then run `cargo xtask candle \
              --diff 02-digits`"
         );
     }
@@ -177,20 +177,23 @@ mod tests {
     fn a_patch_needs_a_file_and_a_file_needs_room_in_a_package() {
         let other = PATCH.replace("a.rs", "z.rs");
         let error = applied(&[("patches/02-digits.patch", &other)], TEXT).unwrap_err();
-        assert_eq!(error.to_string(), "candle/patches/02-digits.patch: candle 0.11.1 has no candle-core/src/z.rs");
+        assert_eq!(
+            error.to_string(),
+            "patched/candle/patches/02-digits.patch: candle 0.11.1 has no candle-core/src/z.rs"
+        );
         let error = applied(&[("files/candle-core/src/a.rs", "ours\n")], TEXT).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "candle/files/candle-core/src/a.rs: candle 0.11.1 has this file already; change it with a patch"
+            "patched/candle/files/candle-core/src/a.rs: candle 0.11.1 has this file already; change it with a patch"
         );
         let error = applied(&[("files/src/a.rs", "ours\n")], TEXT).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "candle/files/src/a.rs is in the sources of no package that is changed; move it below files/candle-core/src"
+            "patched/candle/files/src/a.rs is in the sources of no package that is changed; move it below files/candle-core/src"
         );
         for malformed in ["A title\n", "--- a/x\n+++ b/x\n@@ nonsense\n"] {
             let error = applied(&[("patches/02-digits.patch", malformed)], TEXT).unwrap_err().to_string();
-            assert!(error.starts_with("candle/patches/02-digits.patch is no unified diff: "), "{error}");
+            assert!(error.starts_with("patched/candle/patches/02-digits.patch is no unified diff: "), "{error}");
         }
     }
 
