@@ -2,7 +2,7 @@
 //! validation loss of small candle networks on the digits after each of 27 epochs, a line for each combination of levels.
 //! Every combination is trained once, with one split; the weights' first values differ from run to run.
 //!
-//! `cargo run --release -p ferrotune-data --example curves > tests/curves/candle-digits.csv`
+//! `cargo run --release -p ferrotune-data --example curves > benchmarks/curves/candle-digits.csv`
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
 use candle_core::{DType, Device, Result, Tensor};

@@ -1,5 +1,5 @@
 //! A benchmark of workers that average values: `all_reduce INDEX BYTES ROUNDS WORKER…`. The first worker prints the seconds of
-//! each round. `tests/bench_cluster.py` runs it.
+//! each round. `benchmarks/bench_cluster.py` runs it.
 
 use ferrotune_devices::Strategy;
 use std::error::Error;

@@ -38,12 +38,12 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 /// Measures notebooks, and the programs of other libraries for comparison.
 fn compare_with_python(root: &Path, what: &str) -> Result<()> {
     let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
-    step::step("the others", || environment.add(&format!("tests/requirements-{what}.txt")))?;
+    step::step("the others", || environment.add(&format!("benchmarks/requirements-{what}.txt")))?;
     step::step("build", || build_program(root))?;
     step::step("install into target/jupyter", || environment.install_kernel())?;
     step::step("measure", || {
         let page = format!("benchmarks/{what}.md");
-        step::run(environment.python().arg(format!("tests/bench_{what}.py")).args(["--output", &page]))
+        step::run(environment.bench(&format!("bench_{what}.py")).args(["--output", &page]))
     })
 }
 
@@ -64,7 +64,7 @@ fn cluster(root: &Path) -> Result<()> {
         step::run(&mut build)
     })?;
     step::step("measure", || {
-        step::run(environment.python().arg("tests/bench_cluster.py").args(["--output", "benchmarks/cluster.md"]))
+        step::run(environment.bench("bench_cluster.py").args(["--output", "benchmarks/cluster.md"]))
     })
 }
 
@@ -77,7 +77,5 @@ fn kernels(root: &Path) -> Result<()> {
         install.arg("install").args(RIVAL).args(["--root", "target/evcxr"]);
         step::run(install.env("CARGO_TARGET_DIR", root.join("target/evcxr/build")))
     })?;
-    step::step("measure", || {
-        step::run(environment.python().arg("tests/bench.py").args(["--output", "benchmarks/README.md"]))
-    })
+    step::step("measure", || step::run(environment.bench("bench.py").args(["--output", "benchmarks/README.md"])))
 }

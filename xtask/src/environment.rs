@@ -87,6 +87,13 @@ impl Environment {
         python
     }
 
+    /// A call of a program in `benchmarks/`, which uses modules of the tests.
+    pub(crate) fn bench(&self, program: &str) -> Command {
+        let mut python = self.python();
+        python.arg(self.root.join("benchmarks").join(program)).env("PYTHONPATH", self.root.join("tests"));
+        python
+    }
+
     /// Installs a file of requirements into the virtual environment, unless the file is installed already.
     pub(crate) fn add(&self, requirements: &str) -> Result<()> {
         let file = self.root.join(requirements);

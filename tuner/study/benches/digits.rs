@@ -1,6 +1,6 @@
 //! A benchmark with real training on the notebooks' digits, searched by Ferrotune's oracles and by Optuna's. `search ORACLE
 //! FIRST_SEED SEEDS` prints a line of CSV for each search; `train` reads lines of parameters and answers each with the loss, so that
-//! tests/bench_hpo.py can search with the same objective. `cargo xtask bench digits` runs both.
+//! benchmarks/bench_hpo.py can search with the same objective. `cargo xtask bench digits` runs both.
 #![expect(clippy::print_stdout, reason = "what it prints is what it is for")]
 
 use candle_core::{D, DType, Device, Tensor, Var};
@@ -31,7 +31,7 @@ struct Setting {
 }
 
 impl Setting {
-    /// Asks for the hyper-parameters, in the same space as tests/bench_hpo.py.
+    /// Asks for the hyper-parameters, in the same space as benchmarks/bench_hpo.py.
     fn ask(trial: &Trial) -> Result<Setting> {
         let units = trial.int("units", 8..=128).log().get()?;
         let layers = trial.int("layers", 1..=3).get()?;

@@ -28,8 +28,8 @@ pub(super) fn run(root: &Path) -> Result<()> {
         })?;
     }
     lines += &step::step(RIVAL, || {
-        let mut python = environment.python();
-        python.args(["tests/bench_hpo.py", RIVAL, "0", SEEDS, "digits"]);
+        let mut python = environment.bench("bench_hpo.py");
+        python.args([RIVAL, "0", SEEDS, "digits"]);
         step::output(python.env("FERROTUNE_DIGITS", program(root, &bench)?).env("RAYON_NUM_THREADS", "1"))
     })?;
     std::fs::write(root.join("benchmarks/digits.md"), page(&Results::read(&lines, COUNTED.len())?)?)

@@ -1,5 +1,5 @@
 //! `cargo xtask bench examples` runs the examples of Rust's standard library as cells, whole and cut into statements, and writes
-//! `benchmarks/examples.md`. Its options are those of `tests/bench_examples.py`; `--rival` is evcxr_jupyter's program, which this
+//! `benchmarks/examples.md`. Its options are those of `benchmarks/bench_examples.py`; `--rival` is evcxr_jupyter's program, which this
 //! bench does not build.
 
 use crate::environment::{Environment, build_program};
@@ -12,7 +12,7 @@ pub(super) fn run(root: &Path, options: &[String]) -> Result<()> {
     step::step("build", || build_program(root))?;
     step::step("install into target/jupyter", || environment.install_kernel())?;
     step::step("measure", || {
-        let mut python = environment.python();
-        step::run(python.args(["tests/bench_examples.py", "--output", "benchmarks/examples.md"]).args(options))
+        let mut python = environment.bench("bench_examples.py");
+        step::run(python.args(["--output", "benchmarks/examples.md"]).args(options))
     })
 }

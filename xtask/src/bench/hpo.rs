@@ -121,7 +121,7 @@ pub(super) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let most = parse(arguments)?;
     let started = Instant::now();
     let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
-    step::step("Optuna's samplers", || environment.add("tests/requirements-hpo.txt"))?;
+    step::step("Optuna's samplers", || environment.add("benchmarks/requirements-hpo.txt"))?;
     let problems: Vec<&str> = KINDS.iter().flat_map(|(_, problems)| *problems).copied().collect();
     let searches = |rows: &'static [Row], problems: &[&str]| searches_of(root, &environment, rows, most, problems);
     let (losses, fronts) = (searches(&ROWS, &problems)?, searches(&FRONT_ROWS, &FRONTS)?);
@@ -156,9 +156,9 @@ fn searches(root: &Path, environment: &Environment, row: &Row, most: u32, proble
     let (first, seeds, trials) = (row.first_seed.to_string(), row.seeds.min(most).to_string(), row.trials.to_string());
     let lines = step::step(&format!("{} from seed {first}", row.sampler), || {
         let mut bench = if row.is_optunas() {
-            let mut bench = environment.python();
+            let mut bench = environment.bench("bench_hpo.py");
             // Optuna's small matrices are slower on several threads, and the times would not be comparable.
-            bench.arg("tests/bench_hpo.py").env("OMP_NUM_THREADS", "1");
+            bench.env("OMP_NUM_THREADS", "1");
             bench
         } else {
             let mut bench = cargo(root);

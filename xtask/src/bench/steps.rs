@@ -1,7 +1,7 @@
 //! `cargo xtask bench steps` measures training steps in unchanged candle, in candle as cells and trials have it, and in PyTorch,
 //! JAX and burn, in turns on the same cores. Writes the tables of `benchmarks/steps.md`.
 //!
-//! A mode of training is one line of [`MODES`] and, in its program under `tests/bench_steps`, one function.
+//! A mode of training is one line of [`MODES`] and, in its program under `benchmarks/bench_steps`, one function.
 
 mod figures;
 mod page;
@@ -67,7 +67,7 @@ pub(super) fn run(root: &Path, arguments: &[String]) -> Result<()> {
         _ => bail!("usage: cargo xtask bench steps [--rounds N]"),
     };
     let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
-    step::step("PyTorch", || environment.add("tests/requirements-steps.txt"))?;
+    step::step("PyTorch", || environment.add("benchmarks/requirements-steps.txt"))?;
     let weights = program::write_weights(root)?;
     for program in [Program::Candle, Program::Ours, Program::Burn] {
         step::step(&format!("build {}", program.name()), || program.build(root))?;

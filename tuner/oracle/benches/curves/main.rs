@@ -1,5 +1,5 @@
 //! A benchmark of the oracles' use of epochs: whole searches on problems with learning curves, on a simulated clock, one line of
-//! CSV for each. Starts no worker and writes no journal. tests/bench_curves.py runs Optuna's pruners on the same problems.
+//! CSV for each. Starts no worker and writes no journal. benchmarks/bench_curves.py runs Optuna's pruners on the same problems.
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
 mod clock;

@@ -1,5 +1,5 @@
 //! Problems with learning curves of 27 epochs, all minimised: three kinds of synthetic curves, and tables of real curves.
-//! tests/bench_curves.py has the same problems for Optuna. Counts no epochs: the caller does.
+//! benchmarks/bench_curves.py has the same problems for Optuna. Counts no epochs: the caller does.
 
 use ferrotune_space::{Distribution, Scale, Value};
 use std::path::Path;
@@ -113,7 +113,7 @@ impl Problem {
 
 impl Table {
     fn read(name: &str) -> Result<Table, String> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/curves").join(format!("{name}.csv"));
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benchmarks/curves").join(format!("{name}.csv"));
         let text = std::fs::read_to_string(&path).map_err(|error| {
             format!("{}: {error}; make it with `python tests/curve_tables.py {name}`", path.display())
         })?;

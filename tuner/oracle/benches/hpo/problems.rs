@@ -1,5 +1,5 @@
 //! Problems with known minima, all minimised. The benchmark has goals for the first six; the others guard against settings
-//! that fit only those six. tests/bench_hpo.py has the same problems for Optuna.
+//! that fit only those six. benchmarks/bench_hpo.py has the same problems for Optuna.
 
 mod discrete;
 pub(crate) mod fronts;
@@ -231,7 +231,7 @@ fn number(value: Value) -> f64 {
     }
 }
 
-/// Checks each problem's loss at one place against the results of tests/bench_hpo.py and of the definition.
+/// Checks each problem's loss at one place against the results of benchmarks/bench_hpo.py and of the definition.
 pub(crate) fn check() -> Result<(), String> {
     let half_steps = |_: &str, index: usize, _: &Distribution| Value::Float(0.5 * index as f64);
     let quarter = |_: &str, index: usize, _: &Distribution| Value::Float(0.5 * index as f64 + 0.25);

@@ -1,4 +1,4 @@
-//! The programs that train, under `tests/bench_steps`: builds and starts them, and sends them requests.
+//! The programs that train, under `benchmarks/bench_steps`: builds and starts them, and sends them requests.
 
 use super::Mode;
 use super::figures::{Figures, Used};
@@ -81,18 +81,14 @@ impl Program {
         };
         format!(
             "[package]\nname = \"bench-{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
-             [[bin]]\nname = \"bench-{name}\"\npath = \"{root}/tests/bench_steps/{sources}/main.rs\"\n\n{rest}\n[workspace]\n"
+             [[bin]]\nname = \"bench-{name}\"\npath = \"{root}/benchmarks/bench_steps/{sources}/main.rs\"\n\n{rest}\n[workspace]\n"
         )
     }
 
     /// The command that starts the program.
     pub(super) fn command(self, root: &Path, environment: &Environment) -> Command {
         match self {
-            Program::Torch | Program::Jax => {
-                let mut python = environment.python();
-                python.arg(root.join(format!("tests/bench_steps/{}_steps.py", self.name())));
-                python
-            }
+            Program::Torch | Program::Jax => environment.bench(&format!("bench_steps/{}_steps.py", self.name())),
             _ => {
                 let mut program =
                     Command::new(root.join(FOLDER).join("build/release").join(format!("bench-{}", self.name())));

@@ -1,4 +1,4 @@
-//! Problems of choices, whole numbers and conditions. tests/bench_hpo.py has the same problems for Optuna.
+//! Problems of choices, whole numbers and conditions. benchmarks/bench_hpo.py has the same problems for Optuna.
 
 use super::{Ask, choice, float, int, log_float};
 use ferrotune_space::{Distribution, Scale, Value};

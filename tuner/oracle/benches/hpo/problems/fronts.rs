@@ -1,4 +1,4 @@
-//! Problems with two losses, each with the reference point of its hypervolume. tests/bench_hpo.py has the same problems.
+//! Problems with two losses, each with the reference point of its hypervolume. benchmarks/bench_hpo.py has the same problems.
 
 use super::{Ask, choice, float, int, vector};
 use ferrotune_space::Scale;

@@ -1,5 +1,5 @@
 //! Problems of choices that interact, of whole numbers under limits, and of choices in which a wrong value looks best at first. No
-//! setting of an oracle was chosen with these problems. tests/bench_hpo_kinds.py has the same problems for Optuna.
+//! setting of an oracle was chosen with these problems. benchmarks/bench_hpo_kinds.py has the same problems for Optuna.
 
 use super::discrete::{choices, table};
 use super::{Ask, choice, float, int, log_float};

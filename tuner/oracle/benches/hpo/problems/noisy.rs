@@ -1,5 +1,5 @@
 //! Problems whose losses have noise; the search adds the noise itself. No setting of an oracle was chosen with
-//! these problems. tests/bench_hpo_kinds.py has the same problems for Optuna.
+//! these problems. benchmarks/bench_hpo_kinds.py has the same problems for Optuna.
 
 use super::discrete::{choices, table};
 use super::{Ask, choice, float, int, log_float, vector};

@@ -1,5 +1,5 @@
 /* How long the processes of MPI take to sum values: all_reduce BYTES ROUNDS. The first one prints the seconds of each round.
-   Measured by tests/bench_cluster.py. */
+   Measured by benchmarks/bench_cluster.py. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 """Measures this kernel and evcxr_jupyter, run in turn on the same machine, and writes the results as Markdown.
 
-Usage: python tests/bench.py --output benchmarks/README.md [--rounds 20]     (`cargo xtask bench` prepares and calls it)
+Usage: PYTHONPATH=tests python benchmarks/bench.py --output benchmarks/README.md [--rounds 20]     (`cargo xtask bench` prepares and calls it)
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Reads the same files here, with tf.data and with PyTorch's DataLoader, and writes what each gets in a second as Markdown.
 
-Usage: python tests/bench_data.py --output benchmarks/data.md     (`cargo xtask bench data` prepares and calls it)
+Usage: PYTHONPATH=tests python benchmarks/bench_data.py --output benchmarks/data.md     (`cargo xtask bench data` prepares and calls it)
 """
 
 import argparse

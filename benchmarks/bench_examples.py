@@ -1,6 +1,6 @@
 """Runs the examples of Rust's standard library as cells, whole and cut into statements, and writes how many run as Markdown.
 
-Usage: python tests/bench_examples.py --output benchmarks/examples.md [--sample N] [--seed S] [--all] [--jobs N] [--rival PROGRAM]
+Usage: PYTHONPATH=tests python benchmarks/bench_examples.py --output benchmarks/examples.md [--sample N] [--seed S] [--all] [--jobs N] [--rival PROGRAM]
 (`cargo xtask bench examples` prepares and calls it)
 
 Each result is a line of target/examples.jsonl. A failure counts only if it is repeated in a kernel of its own, so that no example
@@ -31,7 +31,7 @@ EXAMPLES_PER_KERNEL = 25
 # The goals, in percent of the examples that rustdoc runs.
 GOALS = {"whole": 99.5, "cut": 95.0}
 # The failures that the tests expect.
-KNOWN = pathlib.Path(__file__).parent / "known_examples.txt"
+KNOWN = pathlib.Path(__file__).parent.parent / "tests/known_examples.txt"
 OURS, RIVAL = "ferrotune", "evcxr"
 FORGET_ALL = ":clear"
 # So many names stand behind an error on the page.

@@ -1,4 +1,4 @@
-"""The problems of tuner/oracle/benches/hpo/problems/{kinds,noisy}.rs, for Optuna; tests/bench_hpo.py searches them."""
+"""The problems of tuner/oracle/benches/hpo/problems/{kinds,noisy}.rs, for Optuna; benchmarks/bench_hpo.py searches them."""
 
 import math
 

@@ -1,6 +1,6 @@
 """Runs one search here and with Keras Tuner, of the same model on the same data, and writes times and memory as Markdown.
 
-Usage: python tests/bench_keras.py --output benchmarks/keras.md     (`cargo xtask bench keras` prepares and calls it)
+Usage: PYTHONPATH=tests python benchmarks/bench_keras.py --output benchmarks/keras.md     (`cargo xtask bench keras` prepares and calls it)
 """
 
 import argparse
