@@ -16,7 +16,7 @@ mod startup;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use handlers::beside::only_looks;
+pub(crate) use handlers::read_only::only_looks;
 pub(crate) use inspection::Inspector;
 pub(crate) use interrupts::Interrupts;
 pub(crate) use startup::start;

@@ -88,10 +88,10 @@ impl Placed {
     /// Asks the engine for the status of the workers; returns the workers whose status has changed.
     fn look(&mut self) -> Result<Vec<(usize, Status)>, LauncherError> {
         let found = self.launcher.status(&self.ids)?.into_iter().enumerate();
-        let news: Vec<(usize, Status)> =
+        let changes: Vec<(usize, Status)> =
             found.filter(|(index, now)| self.known[*index].as_ref() != Some(now)).collect();
-        news.iter().for_each(|(index, now)| self.known[*index] = Some(now.clone()));
-        Ok(news)
+        changes.iter().for_each(|(index, now)| self.known[*index] = Some(now.clone()));
+        Ok(changes)
     }
 
     fn have_ended(&self) -> bool {

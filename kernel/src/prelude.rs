@@ -80,7 +80,7 @@ impl Prelude {
         fs::create_dir_all(parent).with_context(|| {
             format!("cannot create {}; set XDG_CACHE_HOME to a folder that can be written", parent.display())
         })?;
-        let lock = beside(&folder, "lock");
+        let lock = with_ending(&folder, "lock");
         let _lock = lock::alone(&lock).with_context(|| format!("cannot lock {}", lock.display()))?;
         if let Some(prelude) = Self::open(&folder)? {
             return Ok(prelude);
@@ -150,7 +150,7 @@ impl Prelude {
     /// read-only.
     pub(crate) fn starting_cells(&self) -> Result<PathBuf> {
         let folder = folders::cache()?.join(format!("prelude-{}", self.contents.key));
-        Ok(beside(&folder, "starting"))
+        Ok(with_ending(&folder, "starting"))
     }
 
     /// Names and files of the crates that are part of every cell.
@@ -160,7 +160,7 @@ impl Prelude {
 }
 
 /// The path of the prelude's folder with `.` and `ending` behind it.
-fn beside(folder: &Path, ending: &str) -> PathBuf {
+fn with_ending(folder: &Path, ending: &str) -> PathBuf {
     let mut path = folder.as_os_str().to_owned();
     path.push(".");
     path.push(ending);

@@ -20,7 +20,7 @@ mod publication;
 mod remaining;
 mod resident;
 mod session;
-mod standing;
+mod study_progress;
 mod token;
 mod trust;
 
@@ -32,7 +32,7 @@ pub use events::last_status;
 pub use ferrotune_journal::study_folder::refuse_links_of_trial;
 pub use files::{output_of, spec_of};
 pub use publication::{Fetched, Objects, PublicationError, fetch, store_of};
-pub use standing::standing;
+pub use study_progress::study_progress;
 pub use token::{TOKEN_VARIABLE, Token};
 pub use trust::{Origin, Trust};
 
@@ -293,7 +293,7 @@ impl<'a> Supervisor<'a> {
     fn run(&mut self) -> Result<Finish, SupervisorError> {
         let mut sessions = Vec::new();
         // A study that already has all its trials sends no other progress event.
-        self.send_standing();
+        self.send_first_progress();
         if let Some(engine) = self.engine.take() {
             return self.follow(engine);
         }
@@ -355,7 +355,7 @@ impl<'a> Supervisor<'a> {
         self.search.journal.beat()?;
         let mut index = 0;
         while index < sessions.len() {
-            self.hear(&mut sessions[index])?;
+            self.answer_requests(&mut sessions[index])?;
             if !sessions[index].is_over() {
                 index += 1;
                 continue;
@@ -375,7 +375,7 @@ impl<'a> Supervisor<'a> {
         let elapsed_s = self.started.elapsed().as_secs_f64();
         let interrupts = interrupts + signals;
         let outside = Outside {
-            interrupts: interrupts + self.guard.lock().hear(interrupts),
+            interrupts: interrupts + self.guard.lock().exchange_stops(interrupts),
             is_abandoned: self.watcher.is_gone() && !self.search.spec.supervision.background,
             is_timed_out: self.search.spec.timeout_s.is_some_and(|limit| elapsed_s >= limit),
         };

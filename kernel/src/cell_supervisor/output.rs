@@ -202,7 +202,7 @@ impl Supervisor {
                 let reason = "a message of a cell is at most 256 MiB large".to_owned();
                 self.connections.answer_question(question, &Answer::Refused { reason })
             }
-            told => told,
+            other => other,
         }
     }
 }

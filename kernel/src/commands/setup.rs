@@ -127,7 +127,7 @@ impl Setup {
     fn wait_for_lock(&self, follower: &mut Follower<'_>) -> Result<File> {
         let mut has_shown = false;
         loop {
-            let lock = self.beside("lock");
+            let lock = self.with_ending("lock");
             if let Some(lock) = lock::try_alone(&lock).with_context(|| cannot_write(&lock))? {
                 return Ok(lock);
             }
@@ -140,7 +140,7 @@ impl Setup {
     }
 
     fn install(&self, follower: &mut Follower<'_>) -> Result<()> {
-        let building = self.beside("installing");
+        let building = self.with_ending("installing");
         let installed = self.install_into(&building, follower);
         // The rest of a failed installation is useless: rustup does not trust partial archives, and downloads them again.
         let removed = folders::remove_rest(&building);
@@ -174,7 +174,7 @@ impl Setup {
     }
 
     /// The path of the toolchain's folder with another extension.
-    fn beside(&self, ending: &str) -> PathBuf {
+    fn with_ending(&self, ending: &str) -> PathBuf {
         let mut path = self.folder.as_os_str().to_owned();
         path.push(".");
         path.push(ending);

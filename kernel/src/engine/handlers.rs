@@ -1,7 +1,7 @@
 //! What each magic asks for, one file a subject. A handler performs the action that `magics/` has described.
 
-pub(super) mod beside;
 pub(super) mod captures;
+pub(super) mod current_studies;
 pub(super) mod devices;
 pub(super) mod files;
 pub(super) mod history;
@@ -12,11 +12,11 @@ pub(super) mod objective;
 pub(super) mod packages;
 pub(super) mod profile;
 pub(super) mod questions;
+pub(super) mod read_only;
 pub(super) mod scripts;
 pub(super) mod search;
 pub(super) mod settings;
 pub(super) mod shell;
-pub(super) mod standing;
 pub(super) mod studies;
 pub(super) mod timing;
 pub(super) mod tpu_check;

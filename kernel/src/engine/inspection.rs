@@ -11,8 +11,8 @@ mod values;
 
 pub(super) use knowledge::Knowledge;
 
-use super::handlers::beside;
-use super::handlers::standing::Standing;
+use super::handlers::current_studies::CurrentStudies;
+use super::handlers::read_only;
 use super::startup::STACK_BYTES;
 use crate::execution::Question;
 use std::panic::{self, AssertUnwindSafe};
@@ -27,7 +27,7 @@ pub(crate) struct Inspector(Sender<Message>);
 enum Message {
     Ask(Question),
     Learn(Box<Knowledge>),
-    Stand(Standing),
+    CurrentStudies(CurrentStudies),
 }
 
 impl Inspector {
@@ -52,8 +52,8 @@ impl Inspector {
     }
 
     /// Replaces the thread's current studies, which magics without a study's name use.
-    pub(super) fn stand(&self, standing: Standing) {
-        self.send(Message::Stand(standing));
+    pub(super) fn set_current_studies(&self, current_studies: CurrentStudies) {
+        self.send(Message::CurrentStudies(current_studies));
     }
 
     fn send(&self, message: Message) {
@@ -68,9 +68,9 @@ fn answer_all(messages: &Receiver<Message>) {
     for message in messages {
         match message {
             Message::Learn(knowledge) => known = Some(knowledge),
-            Message::Stand(standing) => {
+            Message::CurrentStudies(current_studies) => {
                 if let Some(known) = &mut known {
-                    known.standing = standing;
+                    known.current_studies = current_studies;
                 }
             }
             Message::Ask(question) => waiting.push(question),
@@ -93,7 +93,7 @@ fn answer(known: &Knowledge, question: Question) -> Option<Question> {
             None => Some(Question::Inspect { code, cursor, reply }),
         },
         Question::Look { code, outputs } => {
-            beside::run(&code, &known.standing, &outputs);
+            read_only::run(&code, &known.current_studies, &outputs);
             None
         }
     }));

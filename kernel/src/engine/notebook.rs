@@ -2,7 +2,7 @@
 //! study.
 
 use super::evaluate::origins::Origins;
-use super::handlers::standing::Standing;
+use super::handlers::current_studies::CurrentStudies;
 use crate::execution::LiveDisplay;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) struct Notebook {
     /// Number of the last table of `%memory`. The thread of a watched table ends once there is a later table.
     pub(super) tables: Arc<AtomicU64>,
     /// The current studies, which magics without a study's name use.
-    pub(super) standing: Standing,
+    pub(super) current_studies: CurrentStudies,
     /// The cell that made each variable, and the reason why a variable is gone.
     pub(super) origins: Origins,
     /// The folder before the last `%cd`.

@@ -1,7 +1,7 @@
 //! Builds the prelude: unpacks its sources, runs cargo, and keeps the files that cells are compiled against.
 
 use super::cuda::Toolkit;
-use super::{Accelerator, CRATES, Contents, SOURCES, analysis, beside};
+use super::{Accelerator, CRATES, Contents, SOURCES, analysis, with_ending};
 use crate::folders;
 use crate::toolchain::progress::{self, Progress};
 use crate::toolchain::{LINKER_CURE, Toolchain};
@@ -29,11 +29,11 @@ pub(super) fn build(
     folder: &Path,
     progress: &mut dyn FnMut(&str),
 ) -> Result<()> {
-    let building = beside(folder, "building");
+    let building = with_ending(folder, "building");
     folders::begin(&building)?;
     // The target folder is not in `building`, so that the next build after a failure does not compile everything again.
     let kept = std::env::var_os(TARGET_VARIABLE).map(PathBuf::from);
-    let target = kept.clone().unwrap_or_else(|| beside(folder, "target"));
+    let target = kept.clone().unwrap_or_else(|| with_ending(folder, "target"));
     // Cargo takes sources in another folder for other packages. In an unchanged folder, the next prelude uses the compiled crates again.
     let (source, candle) = match &kept {
         Some(kept) => (kept.join("source"), kept.clone()),

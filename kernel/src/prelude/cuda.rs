@@ -51,8 +51,8 @@ impl Toolkit {
 
 fn home_of_nvcc(path: &[PathBuf], cuda_home: Option<&OsStr>) -> Option<PathBuf> {
     let homes = cuda_home.map(PathBuf::from).into_iter().chain([PathBuf::from(USUAL_PLACE)]);
-    let beside = homes.map(|home| home.join("bin"));
-    let folder = path.iter().cloned().chain(beside).find(|folder| folder.join("nvcc").is_file())?;
+    let of_homes = homes.map(|home| home.join("bin"));
+    let folder = path.iter().cloned().chain(of_homes).find(|folder| folder.join("nvcc").is_file())?;
     // The folder on the search path may hold links into the toolkit.
     let nvcc = folder.join("nvcc").canonicalize().ok()?;
     nvcc.parent().and_then(Path::parent).map(Path::to_owned)

@@ -86,7 +86,7 @@ pub(super) fn is_beside(kernel: &Kernel, request: &Request) -> bool {
 }
 
 /// Runs a cell at the same time as the running cell.
-pub(super) async fn beside(kernel: Arc<Kernel>, received: Received) {
+pub(super) async fn run_read_only(kernel: Arc<Kernel>, received: Received) {
     let exchange = kernel.begin(received);
     execute(&kernel, exchange, Turn::Beside).await;
 }

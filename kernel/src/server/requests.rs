@@ -42,7 +42,7 @@ pub(super) async fn dispatch(kernel: &Arc<Kernel>, channel: Channel, received: R
     }
     if msg_type == "execute_request" {
         if execute::is_beside(kernel, &received.request) {
-            tokio::spawn(execute::beside(kernel.clone(), received));
+            tokio::spawn(execute::run_read_only(kernel.clone(), received));
             return;
         }
         return kernel.cells.push(&kernel.iopub, received);

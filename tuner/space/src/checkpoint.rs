@@ -61,7 +61,7 @@ mod tests {
     fn step_is_read_from_the_head_and_no_other_file_has_one() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("it.safetensors");
-        let file = |head: &str, told: u64| [&told.to_le_bytes()[..], head.as_bytes(), &[0; 4]].concat();
+        let file = |head: &str, length: u64| [&length.to_le_bytes()[..], head.as_bytes(), &[0; 4]].concat();
         let head = r#"{"__metadata__":{"ferrotune:step":"7"},"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
         let whole = file(head, head.len() as u64);
         fs::write(&path, &whole)?;

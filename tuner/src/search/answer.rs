@@ -199,7 +199,7 @@ impl Search {
         let outcome = match (answer, trial.instructions) {
             (Answer::Postponed(obstacle @ Obstacle::DiskFull { .. }), _) => Outcome::Postponed(obstacle),
             (answer, Instructions { early_end: Some(end), .. }) => ended_early(end, answer, record, &self.spec),
-            (answer, told) => answered(answer, told.to_stop, told.epochs, record, &self.spec),
+            (answer, reply) => answered(answer, reply.to_stop, reply.epochs, record, &self.spec),
         };
         let outcome = match outcome {
             Outcome::Ended { ending: Ending::Finished, values }

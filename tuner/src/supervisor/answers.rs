@@ -13,7 +13,7 @@ use std::time::Instant;
 
 impl Supervisor<'_> {
     /// Answers the requests that the worker has sent.
-    pub(super) fn hear(&mut self, session: &mut Session) -> Result<(), SupervisorError> {
+    pub(super) fn answer_requests(&mut self, session: &mut Session) -> Result<(), SupervisorError> {
         while let Some(request) = session.worker.next_request() {
             let reply = match (request, &session.killed) {
                 (Err(reason), _) => Reply::Refused { reason },

@@ -43,7 +43,7 @@ pub fn main(
         };
         supervise(spec, workers, &mut events, listener)
     });
-    told(searched, &mut events, listener)
+    exit_code(searched, &mut events, listener)
 }
 
 /// Runs a supervisor in a program that contains the objective: it runs the search of `spec_path`, sends [`Event`]s to
@@ -53,7 +53,7 @@ pub fn main_of_program(spec_path: &Path, watcher: OwnedFd) -> ExitCode {
         Ok(mut events) => {
             let searched =
                 read_spec(spec_path).and_then(|spec| supervise(spec, Workers::Itself, &mut events, &mut |_| {}));
-            told(searched, &mut events, &mut |_| {})
+            exit_code(searched, &mut events, &mut |_| {})
         }
         Err(error) => {
             tracing::error!(%error, "the search's events cannot be written");
@@ -63,7 +63,7 @@ pub fn main_of_program(spec_path: &Path, watcher: OwnedFd) -> ExitCode {
 }
 
 /// Sends the reason why a search has failed to the watcher, and returns the exit code.
-fn told(
+fn exit_code(
     searched: Result<Finish, SupervisorError>,
     events: &mut dyn Write,
     listener: &mut dyn FnMut(&Event),

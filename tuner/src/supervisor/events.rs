@@ -4,7 +4,7 @@
 use super::Supervisor;
 use super::remaining::{self, Course};
 use super::session::Session;
-use super::standing::{self, standing};
+use super::study_progress::{self, study_progress};
 use ferrotune_journal::study_folder::STATUS;
 use ferrotune_machine::memory::own_resident_bytes;
 use ferrotune_space::event::{Event, Progress, Running, Status};
@@ -40,7 +40,7 @@ pub(super) struct Earlier {
 impl Earlier {
     pub(super) fn of(trials: &[TrialRecord]) -> Earlier {
         let done = trials.iter().filter(|trial| trial.ending.is_some()).count() as u64;
-        Earlier { done, seconds: standing::seconds(trials) }
+        Earlier { done, seconds: study_progress::seconds(trials) }
     }
 }
 
@@ -135,7 +135,7 @@ impl Supervisor<'_> {
     }
 
     /// Sends the state of the study before this search has done anything.
-    pub(super) fn send_standing(&mut self) {
+    pub(super) fn send_first_progress(&mut self) {
         let progress = self.progress(&[]);
         self.watcher.send(&Event::Progress(progress));
     }
@@ -167,7 +167,7 @@ impl Supervisor<'_> {
             elapsed_s,
             eta_s: remaining::seconds(trials, spec, &course),
             supervisor_bytes: own_resident_bytes(),
-            ..standing(trials, spec)
+            ..study_progress(trials, spec)
         }
     }
 

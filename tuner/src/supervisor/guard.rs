@@ -88,7 +88,7 @@ pub(super) struct Guard {
     budget: Budget,
     wards: Vec<Ward>,
     /// The number of requests that the supervisor has not received yet.
-    untold: usize,
+    not_taken: usize,
     /// The number of all requests.
     stops: usize,
     looks: u64,
@@ -100,7 +100,7 @@ pub(super) struct Shared(Arc<Mutex<Guard>>);
 
 impl Shared {
     pub(super) fn new(signals: SignalReader, budget: Budget) -> Shared {
-        let guard = Guard { signals, budget, wards: Vec::new(), untold: 0, stops: 0, looks: 0 };
+        let guard = Guard { signals, budget, wards: Vec::new(), not_taken: 0, stops: 0, looks: 0 };
         Shared(Arc::new(Mutex::new(guard)))
     }
 
@@ -127,16 +127,16 @@ impl Guard {
 
     /// Adds the requests to stop that the supervisor received itself. Returns the number of requests that came while it
     /// waited.
-    pub(super) fn hear(&mut self, interrupts: usize) -> usize {
+    pub(super) fn exchange_stops(&mut self, interrupts: usize) -> usize {
         self.stops += interrupts;
-        std::mem::take(&mut self.untold)
+        std::mem::take(&mut self.not_taken)
     }
 
     /// Runs all checks, and ends all trials after a second request to stop. Returns the longest wait for the database, if that
     /// is shorter than usual.
     pub(super) fn look(&mut self) -> Option<Duration> {
         match self.signals.take() {
-            Ok(new) => (self.untold, self.stops) = (self.untold + new, self.stops + new),
+            Ok(new) => (self.not_taken, self.stops) = (self.not_taken + new, self.stops + new),
             Err(error) => tracing::warn!(%error, "a request to stop cannot be read"),
         }
         self.watch();

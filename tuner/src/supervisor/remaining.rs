@@ -3,7 +3,7 @@
 //! Trials that a pruner or Hyperband ends early are short, and they end first. Their mean duration says nothing about the
 //! trials that continue, so whole trainings and shortened trainings are counted separately.
 
-use super::standing;
+use super::study_progress;
 use ferrotune_space::record::{State, TrialRecord};
 use ferrotune_space::spec::StudySpec;
 
@@ -35,7 +35,7 @@ impl Course<'_> {
 
     /// Seconds that all trials of the study have taken so far, added together.
     fn trials_s(&self, trials: &[TrialRecord]) -> f64 {
-        standing::seconds(trials) + self.running.iter().map(|(_, seconds)| seconds).sum::<f64>()
+        study_progress::seconds(trials) + self.running.iter().map(|(_, seconds)| seconds).sum::<f64>()
     }
 }
 

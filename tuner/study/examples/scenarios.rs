@@ -20,7 +20,7 @@ fn main() -> Result<()> {
         "two" => two(builder)?,
         "threads" => threads(builder)?,
         "optuna" => optuna(builder().project("optuna").oracle("tpe").max_trials(20).in_process())?,
-        "beside" => beside(builder().project("optuna").max_trials(150).in_process())?,
+        "beside" => with_optuna(builder().project("optuna").max_trials(150).in_process())?,
         "shared" => {
             let interval = Duration::from_secs(2);
             steps(builder().project("shared").max_trials(12).heartbeat(interval).retries(1))?
@@ -60,36 +60,36 @@ struct Teller;
 
 impl Callback for Teller {
     fn on_search_begin(&mut self, folder: &Path, earlier_trials: u64) -> Control {
-        heard(&format!("search {} {earlier_trials}", folder.ends_with("callbacks")))
+        print_event(&format!("search {} {earlier_trials}", folder.ends_with("callbacks")))
     }
 
     fn on_trial_begin(&mut self, trial: u64) -> Control {
-        heard(&format!("begin {trial}"))
+        print_event(&format!("begin {trial}"))
     }
 
     fn on_execution_begin(&mut self, trial: u64, execution: u64) -> Control {
-        heard(&format!("execution {execution} of {trial}"))
+        print_event(&format!("execution {execution} of {trial}"))
     }
 
     fn on_execution_end(&mut self, trial: u64, execution: u64, values: &[f64]) -> Control {
-        heard(&format!("execution {execution} of {trial} has {} value", values.len()))
+        print_event(&format!("execution {execution} of {trial} has {} value", values.len()))
     }
 
     fn on_report(&mut self, trial: u64, step: u64, metrics: &BTreeMap<String, Option<f64>>) -> Control {
-        heard(&format!("report {trial} {step} {:?}", metrics.keys().collect::<Vec<_>>()))
+        print_event(&format!("report {trial} {step} {:?}", metrics.keys().collect::<Vec<_>>()))
     }
 
     fn on_trial_end(&mut self, trial: &TrialRecord) -> Control {
-        heard(&format!("end {}", trial.number));
+        print_event(&format!("end {}", trial.number));
         if trial.number == 3 { Control::Stop } else { Control::Continue }
     }
 
     fn on_search_end(&mut self, finish: &Finish) {
-        heard(&format!("over {finish:?}"));
+        print_event(&format!("over {finish:?}"));
     }
 }
 
-fn heard(text: &str) -> Control {
+fn print_event(text: &str) -> Control {
     if say(text).is_ok() { Control::Continue } else { Control::Stop }
 }
 
@@ -132,7 +132,7 @@ fn optuna(builder: StudyBuilder) -> Result<()> {
 }
 
 /// A scenario in which Optuna searches in the same journal at the same time; takes some milliseconds for each trial.
-fn beside(builder: StudyBuilder) -> Result<()> {
+fn with_optuna(builder: StudyBuilder) -> Result<()> {
     let mut study = builder.build()?;
     let finish = study.optimize(|trial| {
         let x: f64 = trial.float("x", 0.0..=1.0).get()?;

@@ -71,11 +71,11 @@ fn threads() -> usize {
 fn refuse(watcher: OwnedFd) -> ExitCode {
     let message = "the program has started threads before Study::builder(); call that first in `main`".to_owned();
     let line = serde_json::to_vec(&Event::Error { message }).map_err(io::Error::from);
-    let told = line.and_then(|mut line| {
+    let sent = line.and_then(|mut line| {
         line.push(b'\n');
         File::from(watcher).write_all(&line)
     });
-    if let Err(error) = told {
+    if let Err(error) = sent {
         eprintln!("ferrotune: nobody hears that the program has started threads before Study::builder(): {error}");
     }
     ExitCode::FAILURE
@@ -110,10 +110,10 @@ fn listen(spec: &StudySpec, callbacks: &mut [Box<dyn Callback>]) -> Result<Finis
     let text = serde_json::to_vec(spec).map_err(io::Error::from);
     text.and_then(|text| file.write_all(&text)).map_err(StudyError::process("cannot write the search down"))?;
     let (mut supervisor, events) = start(file.path())?;
-    let heard = hear(events, supervisor.id(), callbacks);
+    let finish = read_events(events, supervisor.id(), callbacks);
     // The supervisor exits when its events are no longer read, or when it has no more.
     supervisor.wait().map_err(StudyError::process("cannot wait for the search's supervisor"))?;
-    heard
+    finish
 }
 
 fn start(spec: &Path) -> Result<(Child, UnixStream), StudyError> {
@@ -132,7 +132,7 @@ fn start(spec: &Path) -> Result<(Child, UnixStream), StudyError> {
 /// Metrics by step.
 type Reports = BTreeMap<u64, BTreeMap<String, Option<f64>>>;
 
-fn hear(events: UnixStream, supervisor: u32, callbacks: &mut [Box<dyn Callback>]) -> Result<Finish, StudyError> {
+fn read_events(events: UnixStream, supervisor: u32, callbacks: &mut [Box<dyn Callback>]) -> Result<Finish, StudyError> {
     let broken = StudyError::process;
     let mut is_stopping = false;
     // The reports of trials that have not ended, because the event of a trial's end does not contain them.
@@ -178,6 +178,6 @@ fn hear(events: UnixStream, supervisor: u32, callbacks: &mut [Box<dyn Callback>]
 /// Asks the supervisor to stop after its trials' current steps. A second signal would stop it at once.
 fn interrupt(supervisor: u32) -> Result<(), StudyError> {
     let pid = i32::try_from(supervisor).ok().and_then(Pid::from_raw);
-    let told = pid.map_or(Ok(()), |pid| kill_process(pid, Signal::INT));
-    told.map_err(|errno| StudyError::process("cannot stop the search")(errno.into()))
+    let signalled = pid.map_or(Ok(()), |pid| kill_process(pid, Signal::INT));
+    signalled.map_err(|errno| StudyError::process("cannot stop the search")(errno.into()))
 }

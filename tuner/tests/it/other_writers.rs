@@ -180,8 +180,8 @@ fn two_programs_that_write_at_a_time_have_numbers_and_lines_of_their_own() {
     assert!(all.iter().map(|(number, _)| *number).eq(0..all.len() as u64));
     let elsewhere = read.iter().filter(|trial| trial.runner == Runner::Other).map(|trial| trial.number);
     assert!(elsewhere.eq(theirs.iter().map(|(number, _)| *number)));
-    for (mine, told) in search.trials().iter().zip(&read) {
-        assert_eq!((&mine.values, &mine.ending, mine.runner), (&told.values, &told.ending, told.runner));
+    for (mine, read) in search.trials().iter().zip(&read) {
+        assert_eq!((&mine.values, &mine.ending, mine.runner), (&read.values, &read.ending, read.runner));
     }
 }
 

@@ -93,8 +93,8 @@ fn some_rows(old: &Arc<Node>, source: &Arc<Node>, target: Target) -> Option<Arc<
     }
     let height = old.count() / stride;
     let matrix = old.reshape(&[height, stride]);
-    let beside = |start: usize, end: usize| matrix.slice(&[row, start], &[row + rows, end]);
-    let middle = joined(1, &[beside(0, column), source.clone(), beside(column + columns, stride)]);
+    let columns_of = |start: usize, end: usize| matrix.slice(&[row, start], &[row + rows, end]);
+    let middle = joined(1, &[columns_of(0, column), source.clone(), columns_of(column + columns, stride)]);
     let whole = |start: usize, end: usize| matrix.slice(&[start, 0], &[end, stride]);
     Some(joined(0, &[whole(0, row), middle, whole(row + rows, height)]))
 }

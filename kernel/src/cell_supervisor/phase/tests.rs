@@ -221,8 +221,8 @@ fn cell_without_a_snapshot_is_concluded_and_the_user_is_told() {
     let mut table = Table::running(1);
     table.check(completed(0), []);
     let reason = "there is too little memory".to_owned();
-    let told = Effect::Tell(KernelFrame::Unguarded { reason: reason.clone() });
-    table.check(Event::Unguarded { reason }, [Effect::Shelve { undo: Some(1) }, told, Effect::Complete]);
+    let frame = Effect::Tell(KernelFrame::Unguarded { reason: reason.clone() });
+    table.check(Event::Unguarded { reason }, [Effect::Shelve { undo: Some(1) }, frame, Effect::Complete]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The dispatch of magics: each action of `magics/` is one call in this file. Shows the bundles that magics return.
 
 use crate::engine::Engine;
-use crate::engine::handlers::{beside, devices, studies};
+use crate::engine::handlers::{devices, read_only, studies};
 use crate::execution::{Output, Payload};
 use crate::failure::Failure;
 use anyhow::{Context, Result};
@@ -75,13 +75,13 @@ impl Engine {
 
     /// Carries out a read-only magic.
     fn look_up(&self, action: &Action) -> Result<(), Failure> {
-        let look = beside::look(action).expect("`act` gives only magics that look");
-        look(&self.notebook.standing)?.into_iter().for_each(|output| self.link.emit(output));
+        let look = read_only::look(action).expect("`act` gives only magics that look");
+        look(&self.notebook.current_studies)?.into_iter().for_each(|output| self.link.emit(output));
         Ok(())
     }
 
     fn show_study(&self, study: &Study, bundle: impl FnOnce(&Path) -> Result<Bundle>) -> Result<(), Failure> {
-        self.show_result(bundle(&self.notebook.standing.folder_of(study)?))
+        self.show_result(bundle(&self.notebook.current_studies.folder_of(study)?))
     }
 
     /// Shows a text in the front end's pager.

@@ -38,7 +38,8 @@ impl Engine {
         }
         let number = self.notebook.tables.fetch_add(1, Ordering::Relaxed) + 1;
         let mut display = LiveDisplay::new(format!("ferrotune-memory-{}-{number}", std::process::id()));
-        let shown = shown(&self.supervisor.report()?, &self.interrupts, self.notebook.standing.last_study.as_deref());
+        let shown =
+            shown(&self.supervisor.report()?, &self.interrupts, self.notebook.current_studies.last_study.as_deref());
         self.link.emit(display.show(shown));
         if memory == Memory::Watch {
             self.watch(number, display)?;
@@ -66,7 +67,7 @@ impl Engine {
     /// Updates the table until `%memory` shows a later table.
     fn watch(&self, number: u64, mut display: LiveDisplay) -> Result<(), Failure> {
         let (link, interrupts) = (self.link.clone(), self.interrupts.clone());
-        let (last, study) = (self.notebook.tables.clone(), self.notebook.standing.last_study.clone());
+        let (last, study) = (self.notebook.tables.clone(), self.notebook.current_studies.last_study.clone());
         let Some(outputs) = link.outputs() else { return Ok(()) };
         let spawned = thread::Builder::new().name("memory".into()).spawn(move || {
             loop {

@@ -53,7 +53,7 @@ impl Engine {
 
     /// Carries out `%resume`.
     pub(in crate::engine) fn resume(&mut self, request: &Resume) -> Result<(), Failure> {
-        let folder = self.notebook.standing.folder_of(&request.study)?;
+        let folder = self.notebook.current_studies.folder_of(&request.study)?;
         let origin = if request.trust { Origin::User } else { Origin::Study };
         let search = spec::resumed(&folder, request)
             .and_then(|spec| SearchProcess::start(spec, &trust(origin), self.runtime.folder()))
@@ -64,9 +64,9 @@ impl Engine {
 
     /// Carries out `%tune status|wait|stop`.
     pub(in crate::engine) fn act_on_search(&mut self, request: &Search) -> Result<(), Failure> {
-        let mut folders = vec![self.notebook.standing.folder_of(&request.study)?];
+        let mut folders = vec![self.notebook.current_studies.folder_of(&request.study)?];
         if request.study.project.is_none() {
-            let running = watch::running_of(&self.notebook.standing.begun);
+            let running = watch::running_of(&self.notebook.current_studies.begun);
             if running.len() > 1 && request.verb != SearchVerb::Status {
                 return Err(several(&running));
             }
@@ -74,15 +74,15 @@ impl Engine {
         }
         for folder in folders {
             watch::act(request.verb, &folder, &mut self.notebook.search_display(), &self.link)?;
-            self.notebook.standing.remember_study(folder);
+            self.notebook.current_studies.remember_study(folder);
         }
         Ok(())
     }
 
     /// Shows a search until it ends. If the search runs in the background, the cell ends at once and its display continues to change.
     fn follow(&mut self, mut search: SearchProcess, mut display: LiveDisplay) -> Result<(), Failure> {
-        self.notebook.standing.begin(search.folder().to_owned());
-        self.inspector.stand(self.notebook.standing.clone());
+        self.notebook.current_studies.begin(search.folder().to_owned());
+        self.inspector.set_current_studies(self.notebook.current_studies.clone());
         let outputs = self.link.outputs();
         if let Some(outputs) = &outputs {
             search.show_stop_button(outputs.clone());
@@ -94,11 +94,11 @@ impl Engine {
                 }
             });
         }
-        self.attend(search, &mut display)
+        self.show_until_end(search, &mut display)
     }
 
     /// Shows a search until it ends. Until then the user's interrupts go to the search.
-    pub(in crate::engine) fn attend(
+    pub(in crate::engine) fn show_until_end(
         &mut self,
         search: SearchProcess,
         display: &mut LiveDisplay,

@@ -60,10 +60,10 @@ impl Engine {
 
     /// Changes the working folder of the kernel and of all processes that it starts later.
     fn enter(&mut self, target: &Path) -> Result<()> {
-        if let Some(study) = &mut self.notebook.standing.last_study {
+        if let Some(study) = &mut self.notebook.current_studies.last_study {
             *study = std::path::absolute(&*study)?;
         }
-        self.notebook.standing.has_moved = true;
+        self.notebook.current_studies.has_moved = true;
         std::env::set_current_dir(target)?;
         let mut settings = Settings::read(self.runtime.folder())?;
         settings.folder = Some(target.to_owned());
@@ -94,8 +94,8 @@ impl Engine {
         // When evcxr crashes, it prints the environment of the compiler.
         let is_secret = SECRETS.iter().any(|word| name.to_uppercase().contains(word));
         if !is_secret && !OF_COMPILER.iter().any(|own| name.starts_with(own)) {
-            let told = self.evaluator.run(&format!(":build_env {name}={value}"));
-            told.map_err(|error| Failure::of_lines(ErrorName::MagicError, &error.to_string()))?;
+            let set = self.evaluator.run(&format!(":build_env {name}={value}"));
+            set.map_err(|error| Failure::of_lines(ErrorName::MagicError, &error.to_string()))?;
         }
         self.show_text(format!("{name}={}", if is_secret { "<hidden>" } else { value }));
         Ok(())

@@ -28,7 +28,7 @@ impl Engine {
                 self.conclude(result, |errors| explain(name, errors)).map(drop)
             }
             CheckedProgram::Objective { study, trial } => {
-                let folder = self.notebook.standing.folder_of(study)?;
+                let folder = self.notebook.current_studies.folder_of(study)?;
                 let directory = tempfile::tempdir_in(self.runtime.folder())
                     .map_err(|error| Failure::new(ErrorName::MagicError, format!("cannot make a folder: {error}")))?;
                 let program = self.first_program(&folder, *trial, directory.path())?;
@@ -46,7 +46,7 @@ impl Engine {
         let search =
             SearchProcess::start_for_program(spec, &program, self.runtime.folder()).map_err(Failure::of_magic)?;
         let mut display = self.notebook.search_display();
-        self.attend(search, &mut display)?;
+        self.show_until_end(search, &mut display)?;
         self.link.emit(display.show(Bundle::text(format!("the first compiled step of {what}"))));
         if program.is_file() {
             return Ok(program);

@@ -10,7 +10,7 @@ use ferrotune_journal::{Holder, Journal, holder_of};
 use ferrotune_magics::SearchVerb;
 use ferrotune_space::event::Status;
 use ferrotune_space::spec::StudySpec;
-use ferrotune_tuner::supervisor::{last_status, standing};
+use ferrotune_tuner::supervisor::{last_status, study_progress};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -79,7 +79,7 @@ fn at_rest(folder: &Path) -> Result<Bundle> {
         Some(Status { finish: None, .. }) => "was killed; %resume goes on with it".to_owned(),
     };
     let finish = status.and_then(|status| status.finish);
-    let progress = standing(&study.trials, &study.spec);
+    let progress = study_progress(&study.trials, &study.spec);
     let mut lines = progress::lines(&progress, &study.spec, finish.as_ref());
     lines.push(line);
     Ok(progress::bundle(&progress, &lines))

@@ -6,7 +6,7 @@ use super::rust::Rust;
 use super::{callee, crates, values};
 use crate::engine::Engine;
 use crate::engine::evaluate::commands;
-use crate::engine::handlers::standing::Standing;
+use crate::engine::handlers::current_studies::CurrentStudies;
 use crate::engine::startup::Leisure;
 use crate::execution::{Completion, Completions};
 use ferrotune_display::Bundle;
@@ -19,7 +19,7 @@ pub(in crate::engine) struct Knowledge {
     /// Names of the notebook's checkpoints.
     pub(super) checkpoints: Vec<String>,
     /// The current studies, which magics without a study's name use.
-    pub(super) standing: Standing,
+    pub(super) current_studies: CurrentStudies,
 }
 
 /// Knowledge of the notebook's Rust.
@@ -42,7 +42,7 @@ impl Engine {
         Knowledge {
             rust,
             checkpoints: self.undo.names().map(str::to_owned).collect(),
-            standing: self.notebook.standing.clone(),
+            current_studies: self.notebook.current_studies.clone(),
         }
     }
 }
@@ -50,7 +50,7 @@ impl Engine {
 impl Knowledge {
     /// Knowledge without Rust, for the time before cells can run or after they no longer can.
     pub(in crate::engine) fn without_rust() -> Self {
-        Self { rust: RustKnowledge::Nothing, checkpoints: Vec::new(), standing: Standing::default() }
+        Self { rust: RustKnowledge::Nothing, checkpoints: Vec::new(), current_studies: CurrentStudies::default() }
     }
 
     /// Completions for the cursor. None if only a later `Knowledge` can answer.

@@ -33,7 +33,7 @@ impl Knowledge {
 
     /// The studies in the folder that magics use without `--directory`. The list is empty if that folder does not exist.
     fn studies(&self) -> Vec<String> {
-        let folders = studies::folders_in(&self.standing.directory(None)).unwrap_or_default();
+        let folders = studies::folders_in(&self.current_studies.directory(None)).unwrap_or_default();
         folders.iter().filter_map(|folder| Some(folder.file_name()?.to_str()?.to_owned())).collect()
     }
 }

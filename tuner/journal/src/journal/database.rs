@@ -75,7 +75,7 @@ pub(super) struct Database {
 #[derive(Debug, Default)]
 pub(super) struct Created {
     /// New trials of others.
-    pub(super) news: Vec<TrialRows>,
+    pub(super) new_rows: Vec<TrialRows>,
     /// Trials whose facts were not written, because another supervisor owns them.
     pub(super) refused: Vec<u64>,
     /// The id of the new trial's row; none if the trial is among the `news`, or if the study has enough trials.
@@ -220,7 +220,7 @@ impl Database {
     }
 
     /// The trials that others have added since the last call.
-    pub(super) fn news(&mut self) -> Result<Vec<TrialRows>, JournalError> {
+    pub(super) fn new_rows(&mut self) -> Result<Vec<TrialRows>, JournalError> {
         let which = self.unknown()?;
         self.link.read(|connection| rows::read(connection, &which))
     }
@@ -230,7 +230,7 @@ impl Database {
     }
 
     /// Reads the present rows of these trials.
-    pub(super) fn told(&mut self, numbers: &[u64]) -> Result<Vec<TrialRows>, JournalError> {
+    pub(super) fn rows_of(&mut self, numbers: &[u64]) -> Result<Vec<TrialRows>, JournalError> {
         if numbers.is_empty() {
             return Ok(Vec::new());
         }
@@ -250,9 +250,9 @@ impl Database {
         }
         self.polled = Some(Instant::now());
         let changed = self.changed()?;
-        let mut told = self.told(&changed)?;
-        told.extend(self.news()?);
-        Ok(told)
+        let mut rows = self.rows_of(&changed)?;
+        rows.extend(self.new_rows()?);
+        Ok(rows)
     }
 
     /// The open trials whose state has changed, and, once per second, the trials that others run.
@@ -285,7 +285,7 @@ impl Database {
 
     /// Stores the row id and the state of a trial whose record now equals its rows. Fails if the trial's number is neither
     /// known nor the next one.
-    pub(super) fn take_down(&mut self, rows: &TrialRows) -> Result<(), JournalError> {
+    pub(super) fn remember_rows(&mut self, rows: &TrialRows) -> Result<(), JournalError> {
         let number = rows.number.filter(|number| *number <= self.ids.len() as u64);
         let Some(number) = number else {
             let what = format!("row {} of the table trials has no number, or not the next one", rows.id);
@@ -349,16 +349,16 @@ impl Database {
         let created = self.link.write(|connection| {
             let refused = put(connection, study, &held, ids, &owner.id)?;
             lock(connection, "SELECT study_id FROM studies WHERE study_id = $1", study)?;
-            let news = rows::read(connection, &unknown)?;
+            let new_rows = rows::read(connection, &unknown)?;
             // An earlier attempt, whose commit was not confirmed, may have made the trial.
-            let made = news.iter().find(|rows| rows.owner().is_some_and(|owner| owner.id == self.owner.id));
-            let (made, next) = (made.and_then(|rows| rows.number), (ids.len() + news.len()) as u64);
+            let made = new_rows.iter().find(|rows| rows.owner().is_some_and(|owner| owner.id == self.owner.id));
+            let (made, next) = (made.and_then(|rows| rows.number), (ids.len() + new_rows.len()) as u64);
             if made.is_some() || most.is_some_and(|most| next >= most) {
-                return Ok(Created { news, refused, id: None, number: made });
+                return Ok(Created { new_rows, refused, id: None, number: made });
             }
             let id = insert(connection, study, next, (trial, state))?;
             own(connection, id, owner, state == TrialState::Running)?;
-            Ok(Created { news, refused, id: Some(id), number: Some(next) })
+            Ok(Created { new_rows, refused, id: Some(id), number: Some(next) })
         });
         self.is_behind |= created.is_err() && !held.is_empty();
         let created = created?;
@@ -368,7 +368,7 @@ impl Database {
 
     /// Stores the row id and the state of the created trial, after the trials that are new before it. Returns whether this
     /// search has no record of it yet.
-    pub(super) fn take_down_created(&mut self, created: &Created, state: Option<TrialState>) -> bool {
+    pub(super) fn remember_created(&mut self, created: &Created, state: Option<TrialState>) -> bool {
         let Some((id, number)) = created.id.zip(created.number) else { return false };
         self.ids.push(id);
         self.open.insert(number, state.unwrap_or(TrialState::Running).name().to_owned());

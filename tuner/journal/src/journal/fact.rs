@@ -223,8 +223,8 @@ impl TrialFact<'_> {
                 record.metrics.clear();
                 record.checkpoint = None;
             }
-            TrialFact::Executions(executions) => drop(study.untold_executions.insert(number, executions)),
-            TrialFact::Ending(ending) => drop(study.untold_endings.insert(number, ending)),
+            TrialFact::Executions(executions) => drop(study.pending_executions.insert(number, executions)),
+            TrialFact::Ending(ending) => drop(study.pending_endings.insert(number, ending)),
             TrialFact::PausedAt(at) => {
                 record.continued_from = record.paused_at.filter(|_| at.is_none());
                 record.paused_at = at;

@@ -36,8 +36,8 @@ impl InDatabase {
     pub(super) fn read_study(&mut self, known: &mut Known) -> Result<bool, JournalError> {
         let Some(head) = self.database.head()? else { return Ok(false) };
         self.take_head(known, head)?;
-        let news = self.database.news()?;
-        self.take_in(known, news)?;
+        let new_rows = self.database.new_rows()?;
+        self.apply_rows(known, new_rows)?;
         Ok(true)
     }
 
@@ -65,11 +65,11 @@ impl InDatabase {
     }
 
     /// Applies these rows to the records.
-    fn take_in(&mut self, known: &mut Known, told: Vec<TrialRows>) -> Result<(), JournalError> {
-        known.has_news |= !told.is_empty();
+    fn apply_rows(&mut self, known: &mut Known, rows: Vec<TrialRows>) -> Result<(), JournalError> {
+        known.has_news |= !rows.is_empty();
         let me = self.database.supervisor().to_owned();
-        for rows in told {
-            self.database.take_down(&rows)?;
+        for rows in rows {
+            self.database.remember_rows(&rows)?;
             let (writer, facts) = known
                 .replay
                 .with_decoder(|decoder| rows.facts(&me, decoder))
@@ -83,17 +83,17 @@ impl InDatabase {
     }
 
     /// Reads the trials whose facts were not written because others own or have ended them.
-    fn take_in_refused(&mut self, known: &mut Known, mut refused: Vec<u64>) -> Result<(), JournalError> {
+    fn read_again(&mut self, known: &mut Known, mut refused: Vec<u64>) -> Result<(), JournalError> {
         refused.dedup();
-        let told = self.database.told(&refused)?;
-        self.take_in(known, told)
+        let rows = self.database.rows_of(&refused)?;
+        self.apply_rows(known, rows)
     }
 
     fn append(&mut self, known: &mut Known, facts: Vec<Fact<'_>>) -> Result<(), JournalError> {
         self.check_is_whole()?;
         let refused = self.database.write(&facts, &known.replay.study)?;
         known.apply(facts);
-        self.take_in_refused(known, refused)
+        self.read_again(known, refused)
     }
 
     fn check_is_whole(&self) -> Result<(), JournalError> {
@@ -121,8 +121,8 @@ impl Storage for InDatabase {
     }
 
     fn read_others(&mut self, known: &mut Known) -> Result<(), JournalError> {
-        let told = self.database.poll()?;
-        self.take_in(known, told)
+        let rows = self.database.poll()?;
+        self.apply_rows(known, rows)
     }
 
     fn record(&mut self, known: &mut Known, facts: Vec<Fact<'_>>) -> Result<(), JournalError> {
@@ -151,20 +151,20 @@ impl Storage for InDatabase {
     fn create(&mut self, known: &mut Known, trial: NewTrial, most: Option<u64>) -> Result<Option<u64>, JournalError> {
         self.check_is_whole()?;
         let mut created = self.database.create(&trial, most)?;
-        let news = std::mem::take(&mut created.news);
-        self.take_in(known, news)?;
+        let new_rows = std::mem::take(&mut created.new_rows);
+        self.apply_rows(known, new_rows)?;
         let state = trial.state;
-        if self.database.take_down_created(&created, state) {
+        if self.database.remember_created(&created, state) {
             known.apply(vec![Fact::TrialCreated(trial)]);
         }
-        self.take_in_refused(known, created.refused)?;
+        self.read_again(known, created.refused)?;
         Ok(created.number)
     }
 
     fn begin(&mut self, known: &mut Known, number: u64, times: Times) -> Result<bool, JournalError> {
         self.sync(known)?;
         let is_ours = self.database.begin(number, times)?;
-        self.take_in_refused(known, vec![number])?;
+        self.read_again(known, vec![number])?;
         Ok(is_ours)
     }
 
@@ -174,7 +174,7 @@ impl Storage for InDatabase {
 
     fn beat(&mut self, known: &mut Known) -> Result<(), JournalError> {
         let lost = self.database.beat()?;
-        self.take_in_refused(known, lost)
+        self.read_again(known, lost)
     }
 
     fn dead(&mut self) -> Result<Vec<Dead>, JournalError> {
@@ -187,7 +187,7 @@ impl Storage for InDatabase {
 
     fn take_over(&mut self, known: &mut Known, dead: &Dead) -> Result<bool, JournalError> {
         let is_ours = self.database.take_over(dead)?;
-        self.take_in_refused(known, vec![dead.number])?;
+        self.read_again(known, vec![dead.number])?;
         Ok(is_ours)
     }
 

@@ -50,8 +50,8 @@ pub(super) struct StudyState {
     /// The last defaults of the parameters.
     pub(super) defaults: BTreeMap<String, Value>,
     /// The endings and executions of trials whose state line has not been read; a crash may have cut it off.
-    pub(super) untold_endings: BTreeMap<u64, Ending>,
-    pub(super) untold_executions: BTreeMap<u64, Vec<Vec<f64>>>,
+    pub(super) pending_endings: BTreeMap<u64, Ending>,
+    pub(super) pending_executions: BTreeMap<u64, Vec<Vec<f64>>>,
     /// The values of the first objective that came before the study's spec, which names the objective. Optuna writes such
     /// journals.
     unnamed: Vec<(u64, u64, Option<f64>)>,
@@ -86,8 +86,8 @@ impl StudyState {
     /// Adds a trial after the others, or replaces the earlier record of the trial.
     pub(super) fn put(&mut self, record: TrialRecord, times: Times) {
         let number = record.number;
-        self.untold_endings.remove(&number);
-        self.untold_executions.remove(&number);
+        self.pending_endings.remove(&number);
+        self.pending_executions.remove(&number);
         match self.trials.get_mut(number as usize) {
             Some(known) => {
                 self.ended -= u64::from(known.ending.is_some());
@@ -143,8 +143,8 @@ impl StudyState {
     }
 
     pub(super) fn set_state(&mut self, trial: u64, state: TrialState, values: Vec<f64>) {
-        let told = self.untold_endings.remove(&trial);
-        let executions = self.untold_executions.remove(&trial);
+        let pending = self.pending_endings.remove(&trial);
+        let executions = self.pending_executions.remove(&trial);
         let record = &mut self.trials[trial as usize];
         let ending = match state {
             TrialState::Complete => Some(Ending::Finished),
@@ -154,7 +154,7 @@ impl StudyState {
             }
             TrialState::Running | TrialState::Waiting => None,
         };
-        record.ending = ending.map(|ending| told.unwrap_or(ending));
+        record.ending = ending.map(|ending| pending.unwrap_or(ending));
         record.values = values;
         self.ended += u64::from(record.ending.is_some());
         if let Some(executions) = executions.filter(|_| record.ending.is_some()) {

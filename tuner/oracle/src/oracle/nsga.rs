@@ -9,7 +9,7 @@ use super::history::{History, Row};
 use super::qmc;
 use super::random::generator;
 use super::sampler::Sampler;
-use super::survival::{self, Fitness, Standing, standings};
+use super::survival::{self, Fitness, Rank, ranks};
 use super::text::{SettingError, SettingsText};
 use super::{references, variation};
 use ferrotune_space::Distribution;
@@ -71,11 +71,11 @@ impl Survival {
     }
 
     /// The ranks that decide which of two survivors becomes a parent. With reference points, all that keep the constraints are equal.
-    fn standings(&self, fitness: &[Fitness]) -> Vec<Standing> {
+    fn ranks(&self, fitness: &[Fitness]) -> Vec<Rank> {
         let less = |own: &Fitness| fitness.iter().filter(|other| other.violation < own.violation).count();
         match self {
-            Survival::Crowding => standings(fitness),
-            Survival::References(_) => fitness.iter().map(|own| Standing { front: less(own), distance: 0.0 }).collect(),
+            Survival::Crowding => ranks(fitness),
+            Survival::References(_) => fitness.iter().map(|own| Rank { front: less(own), distance: 0.0 }).collect(),
         }
     }
 }
@@ -100,14 +100,14 @@ impl Sampler for Nsga {
             return Some(qmc::point(history.settings.seed, trial, dimensions));
         }
         let fitness: Vec<Fitness> = self.survivors.iter().map(|survivor| survivor.fitness.clone()).collect();
-        let standings = self.survival.standings(&fitness);
+        let ranks = self.survival.ranks(&fitness);
         let mut rng = generator(history.settings.seed, trial, "nsga2");
-        let mut child = self.child(history, &standings, &mut rng);
+        let mut child = self.child(history, &ranks, &mut rng);
         for _ in 1..CHILDREN {
             if !variation::is_repeated(history, &child) {
                 break;
             }
-            child = self.child(history, &standings, &mut rng);
+            child = self.child(history, &ranks, &mut rng);
         }
         Some(child)
     }
@@ -157,10 +157,10 @@ impl Nsga {
         self.told = told;
     }
 
-    fn child<R: Rng>(&self, history: &History, standings: &[Standing], rng: &mut R) -> Vec<f64> {
+    fn child<R: Rng>(&self, history: &History, ranks: &[Rank], rng: &mut R) -> Vec<f64> {
         let mut parent = || {
-            let (a, b) = (rng.random_range(0..standings.len()), rng.random_range(0..standings.len()));
-            if standings[b].beats(&standings[a]) { b } else { a }
+            let (a, b) = (rng.random_range(0..ranks.len()), rng.random_range(0..ranks.len()));
+            if ranks[b].beats(&ranks[a]) { b } else { a }
         };
         let (mother, father) = (&self.survivors[parent()].point, &self.survivors[parent()].point);
         let has_two = rng.random_bool(CROSSOVER);

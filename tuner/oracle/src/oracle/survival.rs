@@ -16,16 +16,16 @@ pub(super) struct Fitness {
 
 /// The rank of an individual: its front, counted from 0, and its crowding distance there.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Standing {
+pub(super) struct Rank {
     /// Number of the individual's front.
     pub(super) front: usize,
     /// The individual's crowding distance: infinite at the ends of the front.
     pub(super) distance: f64,
 }
 
-impl Standing {
+impl Rank {
     /// Whether the individual wins a tournament: by front, then by crowding distance.
-    pub(super) fn beats(&self, other: &Standing) -> bool {
+    pub(super) fn beats(&self, other: &Rank) -> bool {
         self.front < other.front || (self.front == other.front && self.distance > other.distance)
     }
 }
@@ -61,16 +61,16 @@ impl Fitness {
 }
 
 /// Front and crowding distance of every individual.
-pub(super) fn standings(population: &[Fitness]) -> Vec<Standing> {
+pub(super) fn ranks(population: &[Fitness]) -> Vec<Rank> {
     let fronts = fronts(population);
-    let mut standings = vec![Standing { front: 0, distance: 0.0 }; population.len()];
+    let mut ranks = vec![Rank { front: 0, distance: 0.0 }; population.len()];
     for (front, members) in fronts.iter().enumerate() {
         let losses: Vec<&[f64]> = members.iter().map(|member| population[*member].losses.as_slice()).collect();
         for (member, distance) in members.iter().zip(pareto::crowding(&losses)) {
-            standings[*member] = Standing { front, distance };
+            ranks[*member] = Rank { front, distance };
         }
     }
-    standings
+    ranks
 }
 
 /// Indices of the `count` individuals that survive, best first; of equal individuals, the earlier one.
@@ -83,8 +83,8 @@ pub(super) fn survivors(population: &[Fitness], count: usize) -> Vec<usize> {
         order.truncate(count);
         return order;
     }
-    let standings = standings(population);
-    let key = |index: &usize| (standings[*index].front, -standings[*index].distance);
+    let ranks = ranks(population);
+    let key = |index: &usize| (ranks[*index].front, -ranks[*index].distance);
     order.sort_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));
     order.truncate(count);
     order
@@ -156,7 +156,7 @@ mod tests {
             let lost = [of(Outcome::Failed), of(Outcome::OutOfMemory)];
             let population = [lost[0].clone(), finished(2.0, 0.0), lost[1].clone(), finished(1.0, 3.0)];
             assert_eq!(survivors(&population, 4), [1, 3, 0, 2]);
-            assert!(standings(&population).iter().all(|standing| !standing.distance.is_nan()));
+            assert!(ranks(&population).iter().all(|rank| !rank.distance.is_nan()));
         }
         assert_eq!(Fitness::of(&Outcome::Open, 1), None);
     }
@@ -164,6 +164,6 @@ mod tests {
     #[test]
     fn front_with_equal_members_keeps_its_ends() {
         let population = feasible(&[[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]);
-        assert!(standings(&population).iter().all(|standing| standing.front == 0 && standing.distance == 0.0));
+        assert!(ranks(&population).iter().all(|rank| rank.front == 0 && rank.distance == 0.0));
     }
 }

@@ -64,14 +64,14 @@ fn write_texts(mut pack: Pack, step: u64, path: &Path) -> Result<(), BoxError> {
 pub(super) fn open(path: &Path) -> Result<(Shared, u64), OpenError> {
     let mut file = File::open(path)?;
     let mut header = header(&mut file)?;
-    let (place, told) = checksum(&header).ok_or_else(|| damaged("its header has no checksum"))?;
+    let (place, written) = checksum(&header).ok_or_else(|| damaged("its header has no checksum"))?;
     header[place..place + BLANK.len()].copy_from_slice(BLANK.as_bytes());
     let mut summing = Summing { file: io::sink(), hasher: Hasher::new() };
     summing.write_all(&header)?;
     io::copy(&mut file, &mut summing)?;
     let found = format!("{:08x}", summing.hasher.finalize());
-    if found != told {
-        return Err(damaged(format!("its checksum is {told} but its bytes have {found}")));
+    if found != written {
+        return Err(damaged(format!("its checksum is {written} but its bytes have {found}")));
     }
     let saved = Shared::in_file(file, &header).map_err(damaged)?;
     let number = |name| saved.text(name).map_err(damaged)?.parse::<u64>().map_err(damaged);
@@ -101,8 +101,8 @@ fn header(file: &mut impl Read) -> Result<Vec<u8>, OpenError> {
 fn checksum(header: &[u8]) -> Option<(usize, String)> {
     let key = format!("\"{CHECKSUM}\":\"");
     let place = header.windows(key.len()).position(|window| window == key.as_bytes())? + key.len();
-    let told = header.get(place..place + BLANK.len())?;
-    Some((place, String::from_utf8_lossy(told).into_owned()))
+    let written = header.get(place..place + BLANK.len())?;
+    Some((place, String::from_utf8_lossy(written).into_owned()))
 }
 
 /// A writer that passes bytes to a file and computes their checksum.

@@ -56,19 +56,19 @@ fn what_is_not_to_be_tuned_is_not_and_names_that_nobody_asks_for_are_told() {
     let done = run(&spec);
     assert_eq!(done.last(), Ok(Finish::MaxTrials));
     assert!(on_disk(&spec).iter().all(|record| record.parameters["units"].value == Value::Int(1)));
-    let told = done.events.iter().any(|event| matches!(event, Event::Progress(it) if it.unasked == ["unit"]));
-    assert!(told, "{:?}", done.events);
+    let is_named = done.events.iter().any(|event| matches!(event, Event::Progress(it) if it.unasked == ["unit"]));
+    assert!(is_named, "{:?}", done.events);
     spec.given = Given { enqueued: vec![values(&[("x", "0.5"), ("unts", "3")])], ..Given::default() };
     spec.project = "enqueued".to_owned();
     let done = run(&spec);
     assert_eq!(done.last(), Ok(Finish::MaxTrials));
-    let told = done.events.iter().any(|event| matches!(event, Event::Progress(it) if it.unasked == ["unts"]));
-    assert!(told, "{:?}", done.events);
+    let is_named = done.events.iter().any(|event| matches!(event, Event::Progress(it) if it.unasked == ["unts"]));
+    assert!(is_named, "{:?}", done.events);
     spec.given = Given { fixed: values(&[("x", "7")]), ..Given::default() };
     (spec.max_trials, spec.project) = (1, "outside".to_owned());
     let done = run(&spec);
-    let told = done.events.iter().any(|event| matches!(event, Event::Progress(it) if !it.unasked.is_empty()));
-    assert!(!told, "the trial has asked for it: {:?}", done.events);
+    let is_named = done.events.iter().any(|event| matches!(event, Event::Progress(it) if !it.unasked.is_empty()));
+    assert!(!is_named, "the trial has asked for it: {:?}", done.events);
     let ending = on_disk(&spec)[0].ending.clone().unwrap().to_string();
     assert!(
         ending.contains("--fix gives `x` the value 7, but it is a float 0.0..=1.0; give one of these ("),

@@ -25,13 +25,13 @@ fn search_for_trade_offs_shows_their_front_and_keeps_to_the_constraint() {
     let front = ranking::best(&records, &spec);
     let kept: Vec<_> = records.iter().filter(|record| record.values[0] <= 0.6).collect();
     assert!(front == kept && kept.len() < 8 && kept.len() > 1, "{front:?}");
-    let told = done.events.iter().rev().find_map(|event| match event {
+    let progress = done.events.iter().rev().find_map(|event| match event {
         Event::Progress(progress) => Some(progress),
         _ => None,
     });
-    let told = told.expect("progress");
-    let shown = told.front.as_ref().expect("a front");
-    assert_eq!((shown.trials, told.infeasible, &told.best), (kept.len() as u64, 8 - kept.len() as u64, &None));
+    let progress = progress.expect("progress");
+    let shown = progress.front.as_ref().expect("a front");
+    assert_eq!((shown.trials, progress.infeasible, &progress.best), (kept.len() as u64, 8 - kept.len() as u64, &None));
     assert!(shown.ranges[0].0 > shown.ranges[0].1 && shown.ranges[1].0 < shown.ranges[1].1, "{shown:?}");
 }
 

@@ -120,9 +120,9 @@ fn range_beyond_what_a_study_records_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let done = run(&spec(directory.path(), "huge", 1));
     let reason = done.ended()[0].ending.as_ref().map_or_else(String::new, ToString::to_string);
-    let told =
+    let expected =
         "`units` has the number 18446744073709551615, but whole numbers of a parameter reach up to 9223372036854775807";
-    assert!(reason.contains(told), "{reason}");
+    assert!(reason.contains(expected), "{reason}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ struct Model {
 }
 
 impl Model {
-    fn hear(&mut self, event: &Event) {
+    fn apply(&mut self, event: &Event) {
         match event {
             Event::TrialStarted { trial, .. } => {
                 assert!(!self.ended.contains_key(trial), "trial {trial} has ended and begins again");
@@ -44,9 +44,9 @@ impl Model {
     /// Checks that everything that was reported is on disk, and unchanged.
     fn check(&mut self, spec: &StudySpec) {
         let records = on_disk(spec);
-        for (number, told) in &self.ended {
+        for (number, end) in &self.ended {
             let record = &records[*number as usize];
-            assert_eq!((&record.ending, &record.values), (&told.ending, &told.values));
+            assert_eq!((&record.ending, &record.values), (&end.ending, &end.values));
             let reported: Vec<_> = record.metrics.iter().map(|(step, metrics)| (*step, metrics["done"])).collect();
             let all: Vec<_> = (0..reported.len() as u64).map(|step| (step, Some(step as f64 + 1.0))).collect();
             assert_eq!(reported, all, "trial {number} lacks a report");
@@ -87,7 +87,7 @@ fn nothing_that_was_told_is_lost_by_kills_at_random_instants() {
         let killer = std::thread::spawn(move || kill_at_random(pids, round % 2 == 0, (seed, round)));
         let done = supervisor.finish();
         killer.join().unwrap();
-        done.events.iter().for_each(|event| model.hear(event));
+        done.events.iter().for_each(|event| model.apply(event));
         if done.events.iter().any(|event| matches!(event, Event::Opened { .. })) {
             model.check(&spec);
         }
@@ -95,7 +95,7 @@ fn nothing_that_was_told_is_lost_by_kills_at_random_instants() {
     }
     let done = run(&spec);
     assert_eq!(done.last(), Ok(Finish::MaxTrials));
-    done.events.iter().for_each(|event| model.hear(event));
+    done.events.iter().for_each(|event| model.apply(event));
     model.check(&spec);
     let records = on_disk(&spec);
     assert_eq!(records.len() as u64, spec.max_trials);

@@ -167,8 +167,8 @@ impl TrialChanges {
                 connection.query(sql, &[Value::Int(id), Value::Text(format!("{names}%"))])?;
             }
         }
-        let told = |name: &String| !has_ended || ![format::ENDING, format::EXECUTIONS].contains(&name.as_str());
-        let attributes = self.attributes.iter().filter(|(name, _)| told(name));
+        let is_written = |name: &String| !has_ended || ![format::ENDING, format::EXECUTIONS].contains(&name.as_str());
+        let attributes = self.attributes.iter().filter(|(name, _)| is_written(name));
         upsert(connection, &USER_ATTRIBUTES, attributes.map(|(name, json)| attribute_row(id, name, json)))?;
         if has_ended {
             return Ok(());

@@ -114,12 +114,12 @@ impl fmt::Display for Told<'_> {
             return formatter.write_str(server.message());
         }
         write!(formatter, "{}", self.0)?;
-        let mut told = self.0.to_string();
+        let mut message = self.0.to_string();
         for cause in causes(self.0).skip(1) {
             let text = cause.to_string();
-            if !told.contains(&text) {
+            if !message.contains(&text) {
                 write!(formatter, ": {text}")?;
-                told = text;
+                message = text;
             }
         }
         match encryption_error(self.0) {

@@ -138,10 +138,10 @@ fn signs(connection: &mut Connection, study: i64) -> Result<Vec<Sign>, DatabaseE
 }
 
 /// The dead trials, with the present rows of their heartbeats. A trial that no longer has rows is left out.
-fn dead_of(told: &[TrialRows], dead: Vec<(Sign, Duration)>) -> Vec<Dead> {
-    let told: BTreeMap<i64, &TrialRows> = told.iter().map(|rows| (rows.id, rows)).collect();
+fn dead_of(rows: &[TrialRows], dead: Vec<(Sign, Duration)>) -> Vec<Dead> {
+    let rows: BTreeMap<i64, &TrialRows> = rows.iter().map(|rows| (rows.id, rows)).collect();
     let found = dead.into_iter().filter_map(|(Sign { id, heartbeat, owner, .. }, silent)| {
-        let rows = told.get(&id)?;
+        let rows = rows.get(&id)?;
         let file = rows.attribute::<serde_json::Value>(format::CHECKPOINT);
         let file = file.and_then(|checkpoint| Some(checkpoint["file"].as_str()?.to_owned()));
         let reason = || format!("its supervisor on {} gave no sign of life for {} s", owner.host, silent.as_secs());
@@ -205,8 +205,8 @@ impl Database {
             return Ok(Vec::new());
         }
         let which = Which::Of(dead.iter().map(|(sign, _)| sign.id).collect());
-        let told = self.link.read(|connection| rows::read(connection, &which))?;
-        Ok(dead_of(&told, dead))
+        let rows = self.link.read(|connection| rows::read(connection, &which))?;
+        Ok(dead_of(&rows, dead))
     }
 
     /// Whether one of these trials has a heartbeat, of a supervisor that is alive or has died. The result is cached for

@@ -45,8 +45,8 @@ pub(in crate::oracle) fn bound(history: &History) -> Option<f64> {
     let lower = |point: &Vec<f64>| 2.0 * process.predict(point).mean - upper(point);
     let probes = (0..PROBES).flat_map(|index| {
         let wide = qmc::point(history.settings.seed, index, dimensions);
-        let beside = |(unit, probe): (&f64, &f64)| (unit + NEAR * (probe - 0.5)).clamp(0.0, 1.0);
-        let near: Vec<f64> = centre.iter().zip(&wide).map(beside).collect();
+        let nearby = |(unit, probe): (&f64, &f64)| (unit + NEAR * (probe - 0.5)).clamp(0.0, 1.0);
+        let near: Vec<f64> = centre.iter().zip(&wide).map(nearby).collect();
         [embedded(&wide), embedded(&near)]
     });
     let reached = points.iter().map(upper).fold(f64::INFINITY, f64::min);

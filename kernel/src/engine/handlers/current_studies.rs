@@ -11,7 +11,7 @@ const MOST_NAMES: usize = 12;
 
 /// The notebook's current studies: the study of the last search, and all studies that searches of this notebook have used.
 #[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct Standing {
+pub(in crate::engine) struct CurrentStudies {
     /// Folder of the study of the last search.
     pub(in crate::engine) last_study: Option<PathBuf>,
     /// Folders of the studies that searches of this notebook have begun or continued, the most recent last.
@@ -20,7 +20,7 @@ pub(in crate::engine) struct Standing {
     pub(in crate::engine) has_moved: bool,
 }
 
-impl Standing {
+impl CurrentStudies {
     /// Makes a study the default of later magics that name no study.
     pub(in crate::engine) fn remember_study(&mut self, folder: PathBuf) {
         (self.last_study, self.has_moved) = (Some(folder), false);
@@ -82,23 +82,24 @@ mod tests {
 
     #[test]
     fn a_study_that_is_not_named_is_the_last_one() {
-        let mut standing = Standing::default();
-        let folder = |standing: &Standing, project: Option<&str>, directory: Option<&str>| {
+        let mut current_studies = CurrentStudies::default();
+        let folder = |current_studies: &CurrentStudies, project: Option<&str>, directory: Option<&str>| {
             let study = Study { project: project.map(str::to_owned), directory: directory.map(str::to_owned) };
-            standing.folder_of(&study).map_err(|failure| failure.text)
+            current_studies.folder_of(&study).map_err(|failure| failure.text)
         };
-        assert_eq!(folder(&standing, Some("a"), None), Ok("studies/a".into()));
-        assert_eq!(folder(&standing, Some("a"), Some("/x")), Ok("/x/a".into()));
+        assert_eq!(folder(&current_studies, Some("a"), None), Ok("studies/a".into()));
+        assert_eq!(folder(&current_studies, Some("a"), Some("/x")), Ok("/x/a".into()));
         assert!(
-            folder(&standing, None, None).is_err_and(|text| text.starts_with("no search has run in this notebook"))
+            folder(&current_studies, None, None)
+                .is_err_and(|text| text.starts_with("no search has run in this notebook"))
         );
-        standing.last_study = Some("/y/last".into());
-        assert_eq!(folder(&standing, None, None), Ok("/y/last".into()));
-        assert_eq!(folder(&standing, Some("a"), None), Ok("/y/a".into()));
-        assert!(folder(&standing, None, Some("/x")).is_err_and(|text| text.starts_with("--directory alone")));
-        standing.has_moved = true;
-        assert_eq!(folder(&standing, None, None), Ok("/y/last".into()));
-        assert_eq!(folder(&standing, Some("a"), None), Ok("studies/a".into()));
+        current_studies.last_study = Some("/y/last".into());
+        assert_eq!(folder(&current_studies, None, None), Ok("/y/last".into()));
+        assert_eq!(folder(&current_studies, Some("a"), None), Ok("/y/a".into()));
+        assert!(folder(&current_studies, None, Some("/x")).is_err_and(|text| text.starts_with("--directory alone")));
+        current_studies.has_moved = true;
+        assert_eq!(folder(&current_studies, None, None), Ok("/y/last".into()));
+        assert_eq!(folder(&current_studies, Some("a"), None), Ok("studies/a".into()));
     }
 
     #[test]
@@ -106,7 +107,7 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let directory = folder.path().display().to_string();
         let study = Study { project: None, directory: Some(directory.clone()) };
-        let text = || Standing::default().folder_of(&study).map_err(|failure| failure.text);
+        let text = || CurrentStudies::default().folder_of(&study).map_err(|failure| failure.text);
         assert!(text().is_err_and(|text| text.contains(&format!("there is none in {directory}"))));
         for number in 0..MOST_NAMES + 2 {
             let study = folder.path().join(format!("s{number}"));

@@ -10,7 +10,7 @@ use ferrotune_space::spec::StudySpec;
 use std::collections::BTreeSet;
 
 /// The progress of a study while no search of it runs. It does not include the time that the last search took.
-pub fn standing(trials: &[TrialRecord], spec: &StudySpec) -> Progress {
+pub fn study_progress(trials: &[TrialRecord], spec: &StudySpec) -> Progress {
     let count = |wanted: State| trials.iter().filter(|trial| trial.state() == wanted).count() as u64;
     let (finished, pruned, failed) = (count(State::Finished), count(State::Pruned), count(State::Failed));
     let done = finished + pruned + failed;

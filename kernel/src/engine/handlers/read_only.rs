@@ -1,8 +1,8 @@
 //! Magics that only read the table of magics or the folders of studies. They need neither evcxr nor the cell process. A cell of a
 //! subshell that has only such magics is therefore answered while another cell runs.
 
+use crate::engine::handlers::current_studies::CurrentStudies;
 use crate::engine::handlers::magics::help;
-use crate::engine::handlers::standing::Standing;
 use crate::engine::handlers::{profile, studies};
 use crate::engine::steps;
 use crate::execution::{Output, Payload};
@@ -14,7 +14,7 @@ use std::path::Path;
 use tokio::sync::mpsc::UnboundedSender;
 
 /// A function that carries out one read-only magic and returns its outputs.
-type Look<'a> = Box<dyn FnOnce(&Standing) -> Result<Vec<Output>, Failure> + 'a>;
+type Look<'a> = Box<dyn FnOnce(&CurrentStudies) -> Result<Vec<Output>, Failure> + 'a>;
 
 /// Whether a cell has read-only magics, and nothing else.
 pub(crate) fn only_looks(code: &str) -> bool {
@@ -23,7 +23,7 @@ pub(crate) fn only_looks(code: &str) -> bool {
 }
 
 /// Runs a cell of read-only magics to its end.
-pub(in crate::engine) fn run(code: &str, standing: &Standing, outputs: &UnboundedSender<Output>) {
+pub(in crate::engine) fn run(code: &str, current_studies: &CurrentStudies, outputs: &UnboundedSender<Output>) {
     let send = |output| {
         if outputs.send(output).is_err() {
             tracing::debug!("an output came after its cell's front end had gone");
@@ -32,7 +32,7 @@ pub(in crate::engine) fn run(code: &str, standing: &Standing, outputs: &Unbounde
     let result = steps(code).and_then(|steps| {
         for step in &steps {
             let Step::Action(action) = step else { continue };
-            let shown = look(action).map_or_else(|| Ok(Vec::new()), |look| look(standing))?;
+            let shown = look(action).map_or_else(|| Ok(Vec::new()), |look| look(current_studies))?;
             shown.into_iter().for_each(send);
         }
         Ok(())
@@ -44,15 +44,15 @@ pub(in crate::engine) fn run(code: &str, standing: &Standing, outputs: &Unbounde
 pub(in crate::engine) fn look(action: &Action) -> Option<Look<'_>> {
     Some(match action {
         Action::Trials(request) => of_study(&request.study, move |folder| studies::trials(folder, request)),
-        Action::TrialProfile(request) => Box::new(move |standing| {
-            let bundles = profile::of_trial(&standing.folder_of(&request.study)?, request.trial);
+        Action::TrialProfile(request) => Box::new(move |current_studies| {
+            let bundles = profile::of_trial(&current_studies.folder_of(&request.study)?, request.trial);
             Ok(bundles.map_err(Failure::of_magic)?.into_iter().map(Output::display).collect())
         }),
-        Action::Best(request) => Box::new(move |standing| best(standing, request)),
+        Action::Best(request) => Box::new(move |current_studies| best(current_studies, request)),
         Action::Space(study) => of_study(study, studies::space),
         Action::Plot(request) => of_study(&request.study, move |folder| studies::plot(folder, request)),
         Action::Studies { directory } => {
-            Box::new(move |standing| shown(studies::overview(&standing.directory(directory.as_deref()))))
+            Box::new(move |current_studies| shown(studies::overview(&current_studies.directory(directory.as_deref()))))
         }
         Action::Lsmagic { name: None } => Box::new(|_| shown(Ok(Bundle::text(ferrotune_magics::lsmagic())))),
         Action::Lsmagic { name: Some(name) } => Box::new(move |_| shown(help(name))),
@@ -65,7 +65,7 @@ pub(in crate::engine) fn look(action: &Action) -> Option<Look<'_>> {
 }
 
 fn of_study<'a>(study: &'a Study, bundle: impl FnOnce(&Path) -> Result<Bundle> + 'a) -> Look<'a> {
-    Box::new(move |standing| shown(bundle(&standing.folder_of(study)?)))
+    Box::new(move |current_studies| shown(bundle(&current_studies.folder_of(study)?)))
 }
 
 fn shown(bundle: Result<Bundle>) -> Result<Vec<Output>, Failure> {
@@ -73,8 +73,8 @@ fn shown(bundle: Result<Bundle>) -> Result<Vec<Output>, Failure> {
 }
 
 /// Carries out `%best`.
-fn best(standing: &Standing, request: &Best) -> Result<Vec<Output>, Failure> {
-    let best = studies::best(&standing.folder_of(&request.study)?, request);
+fn best(current_studies: &CurrentStudies, request: &Best) -> Result<Vec<Output>, Failure> {
+    let best = studies::best(&current_studies.folder_of(&request.study)?, request);
     let (bundle, code) = best.map_err(Failure::of_magic)?;
     let next = code.map(|code| Output::Payload(Payload::NextCell(code)));
     Ok([Output::display(bundle)].into_iter().chain(next).collect())
