@@ -41,8 +41,19 @@ use stoppable::{Kernel, with_kernel};
 
 /// The lints that cells allow, because the code is usual in a notebook: later cells use what a cell defines, and names come from
 /// formulas. evcxr's own source allows unused imports, items and `mut`.
-const USUAL_LINTS: [&str; 5] =
-    ["nonstandard_style", "unused_assignments", "unused_labels", "unused_macros", "unused_variables"];
+const USUAL_LINTS: [&str; 6] = [
+    "nonstandard_style",
+    "unexpected_cfgs",
+    "unused_assignments",
+    "unused_labels",
+    "unused_macros",
+    "unused_variables",
+];
+
+/// The beginning of the function with the statements of a cell, up to the cell's number.
+const STATEMENTS: &str = "fn run_user_code_";
+/// The function of an objective.
+const OBJECTIVE: &str = "fn ferrotune_objective(";
 
 /// The folder, in that of the running kernel, with the sources that were compiled.
 const SOURCES: &str = "ferrotune-cells";
@@ -133,6 +144,9 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
     let mut rustc = rustc(&manifest, &dependencies, &prelude, emit)?;
     let run_folders = [prelude.library_folder(), environment::path(STANDARD_LIBRARY_VARIABLE)?];
     Linker::of(&source, &dependencies)?.use_in(&mut rustc, &run_folders);
+    if let Some(cell) = cell_with_statics_of_others(&source) {
+        rustc.args(["--cfg=evcxr_linked", &format!("--cfg=evcxr_cell=\"{cell}\"")]);
+    }
     rustc.arg(format!("--remap-path-prefix=src={name}"));
     let kept = Kept::of(&rustc, &prelude, emit)?;
     if let Some(made) = kept.as_ref().map(|kept| kept.take(&library)).transpose()?.flatten() {
@@ -160,6 +174,15 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
         let _ = kept.keep(&made, &library);
     }
     hand_over(made, &name, &source, &library)
+}
+
+/// The number of a cell that links to the statics of earlier cells; none for an objective, whose library a worker loads alone.
+fn cell_with_statics_of_others(source: &str) -> Option<&str> {
+    if source.contains(OBJECTIVE) {
+        return None;
+    }
+    let (_, rest) = source.split_once(STATEMENTS)?;
+    rest.split(|letter: char| !letter.is_ascii_digit()).next()
 }
 
 /// Gives evcxr the compiled cell, or its errors.

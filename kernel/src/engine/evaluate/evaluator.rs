@@ -50,4 +50,8 @@ pub(in crate::engine) struct Evaluated {
     pub(in crate::engine) unkept: Vec<(String, String)>,
     /// The variables that later cells have with another type than this cell, each with that type.
     pub(in crate::engine) converted: Vec<(String, String)>,
+    /// The items of earlier cells whose statics begin anew.
+    pub(in crate::engine) renewed: Vec<String>,
+    /// The items whose statics each cell has for itself.
+    pub(in crate::engine) copied: Vec<String>,
 }

@@ -55,8 +55,9 @@ impl EvaluatorState {
         }
     }
 
-    /// Forgets the variables, and keeps the items.
+    /// Forgets the variables, whose process is gone, and keeps the items. Their statics are defined by the cell that declares them next.
     pub(in crate::engine) fn lose_variables(&mut self) {
+        self.source = evcxr::statics_of_next_cell(&self.source);
         self.variables.clear();
         self.undecided.clear();
     }

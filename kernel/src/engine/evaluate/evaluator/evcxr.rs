@@ -162,13 +162,17 @@ fn needs_sources(source: &str) -> bool {
 }
 
 /// Converts evcxr's outputs.
-fn evaluated(EvalOutputs { content_by_mime_type, phases, unkept, converted, .. }: EvalOutputs) -> Evaluated {
+fn evaluated(
+    EvalOutputs { content_by_mime_type, phases, unkept, converted, renewed, copied, .. }: EvalOutputs,
+) -> Evaluated {
     let runs = phases.into_iter().filter(|phase| phase.name == EXECUTION).map(|phase| phase.duration);
     Evaluated {
         run_time: runs.reduce(|sum, duration| sum + duration),
         value: content_by_mime_type,
         unkept: unkept.into_iter().map(|(name, reason)| (name, reason.to_string())).collect(),
         converted: converted.into_iter().map(|Converted { name, type_name }| (name, type_name)).collect(),
+        renewed,
+        copied,
     }
 }
 
