@@ -58,13 +58,13 @@ impl Engine {
 /// The Rust that checks the variable with this name, if the notebook has such a variable, or else the file with this name.
 fn named(tpu: &str, program: &str, variables: &[(String, String)]) -> String {
     match variables.iter().find(|(name, _)| name == program) {
-        Some((name, _)) => format!("ferrotune::device::check({tpu:?}, {name:?}, &mut {name});"),
+        Some((name, _)) => format!("ferrotune::tpu_check::check({tpu:?}, {name:?}, &mut {name});"),
         None => check_file(tpu, &expanded_text(program)),
     }
 }
 
 fn check_file(tpu: &str, file: &str) -> String {
-    format!("ferrotune::device::check_file({tpu:?}, {file:?});")
+    format!("ferrotune::tpu_check::check_file({tpu:?}, {file:?});")
 }
 
 /// The failure of a check by name. The generated code compiles, unless the variable is declared with `let` and without `mut`.
@@ -133,14 +133,14 @@ mod tests {
     #[test]
     fn what_the_user_wrote_stays_text() {
         let source = named("v5e:2x2", "\"); panic!(\"", &[]);
-        assert_eq!(source, r#"ferrotune::device::check_file("v5e:2x2", "\"); panic!(\"");"#);
+        assert_eq!(source, r#"ferrotune::tpu_check::check_file("v5e:2x2", "\"); panic!(\"");"#);
     }
 
     #[test]
     fn a_variable_is_checked_before_a_file_of_its_name() {
         let source = |program| named("v5e:2x2", program, &[("step".to_owned(), "ferrotune::Step<'static>".to_owned())]);
-        assert_eq!(source("step"), r#"ferrotune::device::check("v5e:2x2", "step", &mut step);"#);
-        assert_eq!(source("./step"), r#"ferrotune::device::check_file("v5e:2x2", "./step");"#);
+        assert_eq!(source("step"), r#"ferrotune::tpu_check::check("v5e:2x2", "step", &mut step);"#);
+        assert_eq!(source("./step"), r#"ferrotune::tpu_check::check_file("v5e:2x2", "./step");"#);
     }
 
     #[test]
