@@ -15,6 +15,7 @@
 
 mod cast;
 mod copy;
+mod cores;
 mod custom;
 mod draw;
 mod elementwise;
@@ -33,6 +34,7 @@ use crate::value::Value;
 use crate::{element, view};
 use candle_core::external::{CmpOp, Input, Op as Kernel};
 use candle_core::{DType, Result, Shape, bail};
+pub(crate) use cores::{ALL_REDUCE_MEAN, CONSTRAINT, SHARD};
 pub(crate) use custom::custom;
 use ferrotune_devices::pjrt::Element;
 use std::sync::Arc;
@@ -44,7 +46,8 @@ struct Wanted<'a> {
     element: Element,
 }
 
-/// Lowers a kernel to the node of its result, of this shape and type, without computing it.
+/// Lowers a kernel to the node of its result, of this shape and type, without computing it. A kernel that changes a value in place
+/// keeps the sharding of the value.
 ///
 /// # Errors
 /// If candle's kernel refuses such inputs, or they have no lowering.
@@ -55,6 +58,15 @@ pub(crate) fn apply(
     shape: &Shape,
     dtype: DType,
 ) -> Result<Value> {
+    let old = cores::kept(&kernel, inputs)?;
+    let value = applied(keys, kernel, inputs, shape, dtype)?;
+    Ok(match old {
+        Some(old) => cores::like(&old, value),
+        None => value,
+    })
+}
+
+fn applied(keys: Keys<'_>, kernel: Kernel, inputs: &[Input<'_>], shape: &Shape, dtype: DType) -> Result<Value> {
     match (&kernel, inputs) {
         // These kernels change only a part of the old value, so its parts need not be joined first.
         (Kernel::Copy { offset }, [old, source]) => return copy::elements(old, source, *offset),
@@ -147,7 +159,7 @@ fn no_lowering<T>(name: &str, element: Element) -> Result<T> {
 }
 
 /// Computes in `f32` for 16-bit floats, and in the array's own type for all other types.
-pub(crate) fn widened(x: &Arc<Node>, compute: impl FnOnce(&Arc<Node>) -> Arc<Node>) -> Arc<Node> {
+fn widened(x: &Arc<Node>, compute: impl FnOnce(&Arc<Node>) -> Arc<Node>) -> Arc<Node> {
     match element::is_short_float(x.element) {
         true => compute(&x.convert(Element::F32)).convert(x.element),
         false => compute(x),

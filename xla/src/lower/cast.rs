@@ -1,7 +1,7 @@
 //! Conversions with the rules of Rust's `as`.
 
-use crate::element::{bounds, is_short_float};
-use crate::graph::{Array as _, Compare, Node, is_float};
+use crate::element::{bounds, is_float, is_short_float};
+use crate::graph::{Array as _, Compare, Node};
 use ferrotune_devices::pjrt::Element;
 use std::sync::Arc;
 

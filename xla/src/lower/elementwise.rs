@@ -1,8 +1,8 @@
 //! Functions of one or two arrays, element by element.
 
 use super::{no_lowering, widened};
-use crate::element::{is_unsigned, saturated};
-use crate::graph::{Array as _, Binary, Compare, Node, Unary, is_float};
+use crate::element::{is_float, is_unsigned, saturated};
+use crate::graph::{Array as _, Binary, Compare, Node, Unary};
 use candle_core::{Result, bail};
 use ferrotune_devices::pjrt::Element;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};

@@ -1,7 +1,7 @@
 //! Upsampling of images by nearest and bilinear interpolation. The indices of the source elements depend only on the sizes.
 
-use crate::element::is_short_float;
-use crate::graph::{Array as _, Binary, Node, Op, is_float};
+use crate::element::{is_float, is_short_float};
+use crate::graph::{Array as _, Binary, Node, Op};
 use crate::lower::cast::cast;
 use ferrotune_devices::pjrt::Element;
 use std::sync::Arc;
