@@ -6,7 +6,6 @@ mod bohb;
 mod cmaes;
 mod combinations;
 mod curve;
-mod forecast;
 mod gp;
 mod grid;
 mod history;
