@@ -13,7 +13,6 @@
 //!
 //! Sums of 16-bit floats are computed in `f32`. An extreme over elements with a NaN is NaN, and a sort puts NaN above every number.
 
-mod cast;
 mod copy;
 mod cores;
 mod custom;
@@ -77,7 +76,7 @@ fn applied(keys: Keys<'_>, kernel: Kernel, inputs: &[Input<'_>], shape: &Shape, 
         // The node of a whole storage is used without its flat view, because the value may be spread along the node's own dimensions.
         (Kernel::ToDType, [input]) if copy::is_whole(input) => {
             let node = Value::node_in(input.storage.slot())?;
-            return Ok(Value::Node(cast::cast(&node, element_of(dtype)?)));
+            return Ok(Value::Node(elementwise::cast(&node, element_of(dtype)?)));
         }
         _ => {}
     }
@@ -99,7 +98,7 @@ fn lowered(keys: Keys<'_>, kernel: Kernel, inputs: &[Arc<Node>], wanted: Wanted<
         (Kernel::Powf(exponent), [x]) => elementwise::powf(x, exponent)?,
         (Kernel::Elu { alpha }, [x]) => elementwise::elu(x, alpha)?,
         (Kernel::Cmp(comparison), [x, y]) => x.compare(compare(comparison), y).convert(element),
-        (Kernel::ToDType, [x]) => cast::cast(x, element),
+        (Kernel::ToDType, [x]) => elementwise::cast(x, element),
         (Kernel::Unary(name), [x]) => elementwise::unary(x, name)?,
         (Kernel::Binary(name), [x, y]) => elementwise::binary(x, y, name)?,
         (Kernel::WhereCond, [condition, yes, no]) => {

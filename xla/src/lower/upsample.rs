@@ -2,7 +2,7 @@
 
 use crate::element::{is_float, is_short_float};
 use crate::graph::{Array as _, Binary, Node, Op};
-use crate::lower::cast::cast;
+use crate::lower::elementwise::cast;
 use ferrotune_devices::pjrt::Element;
 use std::sync::Arc;
 
