@@ -1,8 +1,8 @@
 //! An oracle that ends trials early with a pruner, and ends the search with a terminator. Chooses no values of parameters.
 
 use super::gp::{self, Gp};
-use super::history::{History, Outcome, Proposed};
-use super::settings::Settings;
+use super::history::{History, Proposed};
+use super::settings::{Outcome, Settings};
 use super::{Next, Oracle, OracleError, curve, idle, wind_up};
 use crate::pruner::{EarlyEnd, Pruner, WHOLE};
 use crate::terminator::{FEWEST_TRIALS, Terminator, USUAL_SHARE, threshold};
