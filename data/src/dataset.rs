@@ -1,6 +1,5 @@
 //! Datasets, with their verbs.
 
-mod share;
 mod sources;
 mod transformations;
 
@@ -13,6 +12,7 @@ use crate::source::ColumnSource;
 use crate::stream::{Open, Pass};
 use crate::verb::Verb;
 use candle_core::Tensor;
+use ferrotune_state::{Pack, Share, ShareError, Shared};
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -194,4 +194,29 @@ impl<T: Send + 'static> IntoIterator for Dataset<T> {
     fn into_iter(self) -> Iter<T> {
         self.iter()
     }
+}
+
+/// The rows of a dataset that a trial uses travel to its process. Trials map the tensors without a copy. A part of a
+/// [`split`](Dataset::split) is packed without the other parts. For images, only the paths are sent.
+///
+/// Fails after a verb that has functions or makes elements, such as [`Dataset::map`] and [`Dataset::batch`]: call such verbs in the
+/// objective.
+impl<T: Columns> Share for Dataset<T> {
+    fn pack(&self, name: &str, pack: &mut Pack) -> Result<(), ShareError> {
+        match self.rows() {
+            Some(rows) => rows.pack(name, pack),
+            None => Err(made(name)),
+        }
+    }
+
+    fn unpack(name: &str, shared: &Shared) -> Result<Dataset<T>, ShareError> {
+        Rows::unpack(name, shared).map(Dataset::of_rows)
+    }
+}
+
+/// The error about a dataset whose elements are made.
+fn made(name: &str) -> ShareError {
+    let reason = "only rows of tensors and images travel to a trial; call map, batch and what follows in the objective, and \
+                  read in place of stream";
+    ShareError::Tensor { name: name.to_owned(), source: candle_core::Error::Msg(reason.to_owned()) }
 }

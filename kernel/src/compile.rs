@@ -246,6 +246,11 @@ fn joined(beginning: &str, path: &Path) -> OsString {
     argument
 }
 
+/// The option with which the C compiler records a folder where a cell finds a library when the cell is loaded.
+fn rpath(folder: &Path) -> OsString {
+    joined("-Clink-arg=-Wl,-rpath,", folder)
+}
+
 /// An error in the JSON form of rustc's diagnostics, which evcxr reads.
 fn diagnostic(message: &str) -> String {
     serde_json::json!({

@@ -1,7 +1,8 @@
-//! The messages between the supervisor and the cell process, over one socket.
+//! The messages between the supervisor and the cell process, over one socket, and the kernel's answers to the cell process.
 
-use crate::Surroundings;
+use crate::CommAnswer;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// An order from the supervisor to the cell process. The process makes a snapshot of itself after each order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,4 +71,36 @@ pub enum CellReport {
     },
     /// The process has given freed memory back to the system, and a snapshot without that memory exists.
     Trimmed,
+}
+
+/// The working folder and environment variables that a program started from the cell process inherits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Surroundings {
+    /// The working folder; none if the folder has been deleted.
+    pub folder: Option<String>,
+    /// The environment variables that have been set since the process began, with their values, and those that have been removed, without.
+    pub changed: BTreeMap<String, Option<String>>,
+}
+
+/// The kernel's answer to a frame of a cell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    /// The frame has been passed on, and so has everything that was printed before it.
+    Done,
+    /// The line that the user typed; `None` where the front end takes no input.
+    Line {
+        /// The line, without its end.
+        text: Option<String>,
+    },
+    /// The result of an operation on a comm.
+    Comm {
+        /// The result.
+        learned: CommAnswer,
+    },
+    /// The kernel or the supervisor has refused the request.
+    Refused {
+        /// One line that says what is wrong and what to do.
+        reason: String,
+    },
 }

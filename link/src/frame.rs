@@ -1,9 +1,8 @@
 //! The frames that the kernel receives from a cell process, from its supervisor and from the compiler of a cell.
 
-use crate::{CommAction, CommAnswer, SupervisorReply};
+use crate::{CommAction, SupervisorReply, Surroundings};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
 
 /// A frame that a cell process, its supervisor or a compiler sends to the kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,14 +48,14 @@ pub enum KernelFrame {
         /// The new folder and environment variables.
         surroundings: Surroundings,
     },
-    /// A request for a line of text from the user. The answer is [`Answer::Line`].
+    /// A request for a line of text from the user. The answer is [`Answer::Line`](crate::Answer::Line).
     Input {
         /// The prompt.
         prompt: String,
         /// Whether the front end hides what the user types.
         password: bool,
     },
-    /// An operation on a comm. The answer is [`Answer::Comm`], or [`Answer::Done`] for an operation without a result.
+    /// An operation on a comm. The answer is [`Answer::Comm`](crate::Answer::Comm), or [`Answer::Done`](crate::Answer::Done) for an operation without a result.
     Comm {
         /// The operation.
         action: CommAction,
@@ -176,15 +175,6 @@ pub enum KernelFrame {
     },
 }
 
-/// The working folder and environment variables that a program started from the cell process inherits.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Surroundings {
-    /// The working folder; none if the folder has been deleted.
-    pub folder: Option<String>,
-    /// The environment variables that have been set since the process began, with their values, and those that have been removed, without.
-    pub changed: BTreeMap<String, Option<String>>,
-}
-
 /// The way in which a cell process ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ending", rename_all = "snake_case")]
@@ -220,27 +210,4 @@ pub enum Stream {
     Stdout,
     /// Standard error.
     Stderr,
-}
-
-/// The kernel's answer to a frame of a cell.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "snake_case")]
-pub enum Answer {
-    /// The frame has been passed on, and so has everything that was printed before it.
-    Done,
-    /// The line that the user typed; `None` where the front end takes no input.
-    Line {
-        /// The line, without its end.
-        text: Option<String>,
-    },
-    /// The result of an operation on a comm.
-    Comm {
-        /// The result.
-        learned: CommAnswer,
-    },
-    /// The kernel or the supervisor has refused the request.
-    Refused {
-        /// One line that says what is wrong and what to do.
-        reason: String,
-    },
 }

@@ -10,7 +10,7 @@ mod frame;
 mod supervisor;
 pub mod wire;
 
-pub use cell::{CellOrder, CellReport};
+pub use cell::{Answer, CellOrder, CellReport, Surroundings};
 pub use comm::{CommAction, CommAnswer, CommMessage};
-pub use frame::{Answer, CellEnding, KernelFrame, Stream, Surroundings};
+pub use frame::{CellEnding, KernelFrame, Stream};
 pub use supervisor::{MemoryReport, SnapshotKey, SnapshotReport, SupervisorOrder, SupervisorReply, SupervisorRequest};

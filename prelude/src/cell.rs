@@ -3,10 +3,15 @@
 pub mod memory;
 mod output;
 pub mod store;
-pub mod sysroot;
 pub mod timing;
 pub mod value;
 pub mod variables;
+
+/// The compiler's own crates that need `extern crate`. The kernel replaces `extern crate alloc;` in a cell by an import from here.
+pub mod sysroot {
+    pub extern crate alloc;
+    pub extern crate proc_macro;
+}
 
 use crate::{device, input, interrupt, widget};
 use candle_core::anomaly;

@@ -30,6 +30,6 @@ pub type Step<'a> = ferrotune_xla::Step<Box<dyn FnMut(&[Tensor]) -> Result<Vec<T
 /// that it computes, or depends on something outside of the device that changes from call to call; and those of the device.
 #[track_caller]
 pub fn compile<'a>(function: impl FnMut(&[Tensor]) -> Result<Vec<Tensor>> + 'a) -> ferrotune_trial::Result<Step<'a>> {
-    let device = ferrotune_trial::located(ferrotune_trial::open_device(&crate::device::name()))?;
+    let device = crate::device::current()?;
     Ok(ferrotune_xla::Step::new(&device, Box::new(function)))
 }

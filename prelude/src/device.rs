@@ -1,13 +1,10 @@
 //! The device that cells and trials use.
 
 mod candle;
-mod check;
 
 use crate::interrupt::interrupted;
 use candle::Candle;
 use candle_core::DeviceLocation;
-#[doc(hidden)]
-pub use check::{check, check_file};
 use ferrotune_devices::fork::{self, Forked};
 use ferrotune_devices::probe::{Opened, Probe, ProbeError};
 use ferrotune_devices::selftest::{self, Compute as _, SelfTest};
@@ -244,12 +241,15 @@ fn candle_losses() -> candle_core::Result<Vec<f32>> {
 }
 
 /// Tries a plugin in a child process, so that cells and their devices are not affected.
-fn with_probe<T>(deadline: Duration, ask: impl FnOnce(Probe<'_>) -> Result<T, ProbeError>) -> Result<T, ProbeError> {
+pub(crate) fn with_probe<T>(
+    deadline: Duration,
+    ask: impl FnOnce(Probe<'_>) -> Result<T, ProbeError>,
+) -> Result<T, ProbeError> {
     // The program of the cell process has a subcommand that tries plugins.
     ask(Probe { program: Path::new("/proc/self/exe"), deadline, stop: &interrupted })
 }
 
-fn say(text: String) {
+pub(crate) fn say(text: String) {
     show(Bundle::text(text));
 }
 

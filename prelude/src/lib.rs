@@ -27,6 +27,8 @@ pub mod python;
 pub mod strategy;
 mod tensor;
 #[doc(hidden)]
+pub mod tpu_check;
+#[doc(hidden)]
 pub mod tune;
 
 pub use candle_core;

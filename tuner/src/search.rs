@@ -9,7 +9,6 @@ mod failures;
 mod inheritance;
 mod outcome;
 mod parameter;
-mod seeds;
 mod succession;
 mod warm_start;
 

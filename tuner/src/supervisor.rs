@@ -15,7 +15,6 @@ mod files;
 mod guard;
 mod mirror;
 mod phase;
-mod plugin;
 mod publication;
 mod remaining;
 mod resident;
@@ -27,11 +26,11 @@ mod trust;
 pub use code::Code;
 pub use elsewhere::{Crew, Engine, Which};
 pub use entry::{FindEngine, main, main_of_program};
-pub use error::SupervisorError;
+pub use error::{PublicationError, SupervisorError};
 pub use events::last_status;
 pub use ferrotune_journal::study_folder::refuse_links_of_trial;
 pub use files::{output_of, spec_of};
-pub use publication::{Fetched, Objects, PublicationError, fetch, store_of};
+pub use publication::{Fetched, Objects, fetch, store_of};
 pub use study_progress::study_progress;
 pub use token::{TOKEN_VARIABLE, Token};
 pub use trust::{Origin, Trust};
@@ -57,6 +56,9 @@ use std::time::{Duration, Instant};
 
 /// The interval at which the supervisor checks running workers.
 const TICK: Duration = Duration::from_millis(10);
+
+/// The length of the secret with which a study's owner signs code for workers.
+const TOKEN_BYTES: usize = 32;
 
 /// The program that the workers of a search run, and the host that they run on.
 #[expect(missing_debug_implementations, reason = "an engine has nothing to show")]

@@ -4,22 +4,21 @@ mod compute;
 
 use crate::element::element_of;
 use crate::executables::Executables;
-use crate::graph::{Node, next_id};
+use crate::graph::{Node, Op, next_id};
+use crate::literal::{literal_of, values_of};
 use crate::lower;
 use crate::mesh::Cores;
 use crate::program::{Argument, Program};
 use crate::random::{Generator, key_of};
-use crate::replicas;
-use crate::sharding;
 use crate::trace::Trace;
 use crate::traffic::Traffic;
-use crate::transfer::{literal_of, values_of};
 use crate::value::Value;
-use candle_core::external::{self, Input, Op, Slot};
-use candle_core::{CpuStorage, DType, Error, Result, Shape, bail};
+use candle_core::external::{self, Input, Slot};
+use candle_core::{CpuStorage, DType, Device, Error, Result, Shape, bail};
 pub(crate) use compute::{by_result, launch_or_return};
 use ferrotune_devices::pjrt::{self, Buffer, Client, Element, Literal, LoadedExecutable, Transfer};
 use ferrotune_profile::{self as profile, Part};
+use std::any::Any;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -176,7 +175,7 @@ impl Backend {
                 self.compute(std::slice::from_ref(node))?;
             }
             if let Value::Node(node) = &*value
-                && sharding::is_of_uploaded(node)
+                && is_of_uploaded(node)
                 && self.is_complete()
             {
                 self.compute_only(std::slice::from_ref(node), None)?;
@@ -203,9 +202,27 @@ impl Backend {
     }
 }
 
+/// The backend of a device that this crate has made.
+pub fn backend_of(device: &Device) -> Option<&Backend> {
+    let backend: &dyn Any = device.as_external()?.as_ref();
+    backend.downcast_ref()
+}
+
 /// The numbers by which a program identifies these devices.
 pub(crate) fn numbers_of(devices: &[pjrt::Device]) -> Result<Vec<i32>> {
     devices.iter().map(|device| Ok(device.description().map_err(Error::wrap)?.id)).collect()
+}
+
+/// Whether the node only spreads an uploaded array, which each core has as a whole until the node is computed.
+fn is_of_uploaded(node: &Node) -> bool {
+    let mut inputs = if matches!(node.op, Op::Sharding) { node.inputs() } else { Vec::new() };
+    while let [input] = inputs.as_slice() {
+        if input.value().is_some() {
+            return true;
+        }
+        inputs = if input.op == Op::Reshape { input.inputs() } else { Vec::new() };
+    }
+    false
 }
 
 fn numbers_literal(numbers: &[f64], element: Element) -> std::result::Result<Literal, pjrt::PjrtError> {
@@ -224,28 +241,26 @@ impl fmt::Debug for Backend {
 }
 
 impl external::Backend for Backend {
-    fn apply(&self, op: Op, inputs: &[Input<'_>], shape: &Shape, dtype: DType) -> Result<external::Value> {
+    fn apply(
+        &self,
+        kernel: external::Op,
+        inputs: &[Input<'_>],
+        shape: &Shape,
+        dtype: DType,
+    ) -> Result<external::Value> {
         self.trace.saw(inputs)?;
         let first = next_id();
-        let old = sharding::kept(&op, inputs)?;
         let key = || match self.trace.next_key() {
             Some(before) => self.generator.traced_key(before),
             None => self.generator.key(),
         };
-        let value = lower::apply(&key, op, inputs, shape, dtype)?;
-        let value = match old {
-            Some(old) => sharding::like(&old, value),
-            None => value,
-        };
-        self.noted(value, first)
+        self.noted(lower::apply(&key, kernel, inputs, shape, dtype)?, first)
     }
 
     fn custom(&self, name: &str, attributes: &[f64], inputs: &[Input<'_>]) -> Result<(external::Value, Shape, DType)> {
         self.trace.saw(inputs)?;
         let first = next_id();
-        let own = replicas::lowered(name, inputs, self.cores.replicas());
-        let own = own.or_else(|| sharding::lowered(name, attributes, inputs));
-        let (value, shape, dtype) = own.unwrap_or_else(|| lower::custom(name, attributes, inputs))?;
+        let (value, shape, dtype) = lower::custom(name, attributes, inputs, self.cores.replicas())?;
         Ok((self.noted(value, first)?, shape, dtype))
     }
 

@@ -4,8 +4,6 @@
 //! A check changes no value. The values that depend on a wrong index keep it as their [`Fault`], so that each read of these values,
 //! and of values that are computed from them, is an error. Other values of the same program are the same as without the fault.
 
-use crate::graph::{Node, Op};
-use crate::program::{Argument, Program};
 use candle_core::{Error, Result, bail};
 use ferrotune_devices::pjrt::{Buffer, Transfer};
 use std::fmt;
@@ -98,10 +96,9 @@ impl Checking {
     }
 
     /// Prints once in a process that compiled steps do not check their indexes, unless the user has chosen so.
-    pub(crate) fn note(self, program: &Program) {
+    pub(crate) fn note(self) {
         static SAID: AtomicBool = AtomicBool::new(false);
-        let has_unchecked = || program.instructions.iter().any(|instruction| of(&instruction.node).is_some());
-        if self == Checking::Lazy && has_unchecked() && !SAID.swap(true, Ordering::Relaxed) {
+        if self == Checking::Lazy && !SAID.swap(true, Ordering::Relaxed) {
             eprintln!(
                 "ferrotune: this compiled step does not check its indexes: one out of range reads NaN (0 among integers) and \
                  writes nothing; {VARIABLE}=1 makes it an error, and 0 omits this line"
@@ -123,28 +120,4 @@ pub(crate) fn faults(checks: &[(usize, Check)], found: Option<Vec<Buffer>>) -> R
     }
     let faults = checks.iter().zip(worst).filter(|(_, index)| *index != NONE_FOUND);
     Ok(faults.map(|((place, check), index)| (*place, Arc::new(Fault { check: check.clone(), index }))).collect())
-}
-
-/// For each result, the first fault that it depends on, among the faults of the program's own checks and of its arguments.
-pub(crate) fn faults_of_results(program: &Program, own: &[(usize, Arc<Fault>)]) -> Vec<Option<Arc<Fault>>> {
-    let faulty = |argument: &Argument| matches!(argument, Argument::Node(node) if node.fault().is_some());
-    if own.is_empty() && !program.arguments.iter().any(faulty) {
-        return vec![None; program.results.len()];
-    }
-    let mut faults: Vec<Option<Arc<Fault>>> = Vec::new();
-    for (place, instruction) in program.instructions.iter().enumerate() {
-        let checked = own.iter().find(|(checked, _)| *checked == place).map(|(_, fault)| fault);
-        let inherited = || instruction.inputs.iter().find_map(|input| faults[*input].as_ref());
-        let fault = instruction.node.fault().or_else(inherited).or(checked).cloned();
-        faults.push(fault);
-    }
-    program.results.iter().map(|place| faults[*place].clone()).collect()
-}
-
-/// The check that a node makes, if it is a checked node.
-pub(crate) fn of(node: &Node) -> Option<&Check> {
-    match &node.op {
-        Op::Checked(check) => Some(check),
-        _ => None,
-    }
 }

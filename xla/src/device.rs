@@ -1,6 +1,6 @@
 //! Opens the devices of plugins as devices of candle.
 
-use crate::backend::{Backend, numbers_of};
+use crate::backend::{Backend, backend_of, numbers_of};
 use crate::budget::Budget;
 use crate::executables::Executables;
 use crate::mesh::Cores;
@@ -8,7 +8,6 @@ use crate::random::Generator;
 use candle_core::{Device, Error, Result, bail, external};
 use ferrotune_devices::pjrt::{self, Client, Override, Plugin, Profiler};
 use ferrotune_devices::{Cluster, open_jointly};
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -192,12 +191,6 @@ pub fn cores(device: &Device) -> Result<Vec<Device>> {
 pub fn profile(device: &Device) -> Result<Profiler> {
     let Some(backend) = backend_of(device) else { bail!("only devices of PJRT plugins have a profiler of their own") };
     backend.client().plugin().profile().map_err(Error::wrap)
-}
-
-/// The backend of a device that this crate has made.
-pub fn backend_of(device: &Device) -> Option<&Backend> {
-    let backend: &dyn Any = device.as_external()?.as_ref();
-    backend.downcast_ref()
 }
 
 fn device_of(backend: Backend) -> Device {

@@ -1,6 +1,5 @@
 //! Properties of element types.
 
-use crate::graph::is_float;
 use candle_core::{DType, Result, bail};
 use ferrotune_devices::pjrt::Element;
 use half::{bf16, f16};
@@ -38,6 +37,10 @@ pub(crate) fn to_dtype(element: Element) -> Result<DType> {
         Element::F64 => DType::F64,
         other => bail!("candle has no elements of type {other:?}"),
     })
+}
+
+pub(crate) fn is_float(element: Element) -> bool {
+    matches!(element, Element::F16 | Element::Bf16 | Element::F32 | Element::F64)
 }
 
 /// Whether an element type is a 16-bit float: sums of such elements are computed in `f32`, because they lose digits early.

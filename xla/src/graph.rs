@@ -5,7 +5,7 @@
 mod array;
 
 use crate::checks::{Check, Fault};
-use crate::element::rounded;
+use crate::element::{is_float, rounded};
 use crate::mesh::Sharding;
 pub(crate) use array::Array;
 use ferrotune_devices::pjrt::{Buffer, Element};
@@ -319,6 +319,14 @@ impl Node {
         self.fault.get()
     }
 
+    /// The check that the node makes, if it is a checked node.
+    pub(crate) fn check(&self) -> Option<&Check> {
+        match &self.op {
+            Op::Checked(check) => Some(check),
+            _ => None,
+        }
+    }
+
     /// Returns the error of a read if the computed value has a fault.
     pub(crate) fn sound(&self) -> candle_core::Result<()> {
         self.fault().map_or(Ok(()), |fault| fault.error())
@@ -365,8 +373,4 @@ fn free(mut nodes: Vec<Arc<Node>>) {
             nodes.append(node.inputs.get_mut().unwrap_or_else(PoisonError::into_inner));
         }
     }
-}
-
-pub(crate) fn is_float(element: Element) -> bool {
-    matches!(element, Element::F16 | Element::Bf16 | Element::F32 | Element::F64)
 }

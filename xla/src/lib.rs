@@ -11,6 +11,7 @@ mod element;
 mod executables;
 mod first_program;
 mod graph;
+mod literal;
 mod lower;
 mod mesh;
 mod pipeline;
@@ -23,15 +24,12 @@ mod stablehlo;
 mod step;
 mod trace;
 mod traffic;
-mod transfer;
 mod value;
 mod view;
 
-pub use backend::Backend;
+pub use backend::{Backend, backend_of};
 pub use budget::shortage_of;
-pub use device::{
-    Options, backend_of, cores, device_across, device_on, identity, open, open_across, open_with, profile,
-};
+pub use device::{Options, cores, device_across, device_on, identity, open, open_across, open_with, profile};
 pub use first_program::{write_first_program, writes_first_program};
 pub use pipeline::{Pipeline, Stage};
 pub use replicas::{all_reduce_gradients, all_reduce_mean, shard};

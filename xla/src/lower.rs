@@ -13,8 +13,8 @@
 //!
 //! Sums of 16-bit floats are computed in `f32`. An extreme over elements with a NaN is NaN, and a sort puts NaN above every number.
 
-mod cast;
 mod copy;
+mod cores;
 mod custom;
 mod draw;
 mod elementwise;
@@ -33,6 +33,7 @@ use crate::value::Value;
 use crate::{element, view};
 use candle_core::external::{CmpOp, Input, Op as Kernel};
 use candle_core::{DType, Result, Shape, bail};
+pub(crate) use cores::{ALL_REDUCE_MEAN, CONSTRAINT, SHARD};
 pub(crate) use custom::custom;
 use ferrotune_devices::pjrt::Element;
 use std::sync::Arc;
@@ -44,7 +45,8 @@ struct Wanted<'a> {
     element: Element,
 }
 
-/// Lowers a kernel to the node of its result, of this shape and type, without computing it.
+/// Lowers a kernel to the node of its result, of this shape and type, without computing it. A kernel that changes a value in place
+/// keeps the sharding of the value.
 ///
 /// # Errors
 /// If candle's kernel refuses such inputs, or they have no lowering.
@@ -55,6 +57,15 @@ pub(crate) fn apply(
     shape: &Shape,
     dtype: DType,
 ) -> Result<Value> {
+    let old = cores::kept(&kernel, inputs)?;
+    let value = applied(keys, kernel, inputs, shape, dtype)?;
+    Ok(match old {
+        Some(old) => cores::like(&old, value),
+        None => value,
+    })
+}
+
+fn applied(keys: Keys<'_>, kernel: Kernel, inputs: &[Input<'_>], shape: &Shape, dtype: DType) -> Result<Value> {
     match (&kernel, inputs) {
         // These kernels change only a part of the old value, so its parts need not be joined first.
         (Kernel::Copy { offset }, [old, source]) => return copy::elements(old, source, *offset),
@@ -65,7 +76,7 @@ pub(crate) fn apply(
         // The node of a whole storage is used without its flat view, because the value may be spread along the node's own dimensions.
         (Kernel::ToDType, [input]) if copy::is_whole(input) => {
             let node = Value::node_in(input.storage.slot())?;
-            return Ok(Value::Node(cast::cast(&node, element_of(dtype)?)));
+            return Ok(Value::Node(elementwise::cast(&node, element_of(dtype)?)));
         }
         _ => {}
     }
@@ -87,7 +98,7 @@ fn lowered(keys: Keys<'_>, kernel: Kernel, inputs: &[Arc<Node>], wanted: Wanted<
         (Kernel::Powf(exponent), [x]) => elementwise::powf(x, exponent)?,
         (Kernel::Elu { alpha }, [x]) => elementwise::elu(x, alpha)?,
         (Kernel::Cmp(comparison), [x, y]) => x.compare(compare(comparison), y).convert(element),
-        (Kernel::ToDType, [x]) => cast::cast(x, element),
+        (Kernel::ToDType, [x]) => elementwise::cast(x, element),
         (Kernel::Unary(name), [x]) => elementwise::unary(x, name)?,
         (Kernel::Binary(name), [x, y]) => elementwise::binary(x, y, name)?,
         (Kernel::WhereCond, [condition, yes, no]) => {
@@ -147,7 +158,7 @@ fn no_lowering<T>(name: &str, element: Element) -> Result<T> {
 }
 
 /// Computes in `f32` for 16-bit floats, and in the array's own type for all other types.
-pub(crate) fn widened(x: &Arc<Node>, compute: impl FnOnce(&Arc<Node>) -> Arc<Node>) -> Arc<Node> {
+fn widened(x: &Arc<Node>, compute: impl FnOnce(&Arc<Node>) -> Arc<Node>) -> Arc<Node> {
     match element::is_short_float(x.element) {
         true => compute(&x.convert(Element::F32)).convert(x.element),
         false => compute(x),

@@ -7,8 +7,10 @@ mod part;
 mod schedule;
 mod worker;
 
-use crate::step::{Signature, Step, signature_of};
-use crate::transfer::sent;
+use crate::backend::backend_of;
+use crate::graph::Node;
+use crate::step::{self, Signature, Step, computed, signature_of};
+use crate::view::node_of;
 use candle_core::backprop::GradStore;
 use candle_core::{Device, Result, Tensor, Var, bail};
 use schedule::{Pass, schedule};
@@ -269,4 +271,21 @@ fn refuse_shared(owned: &[(usize, Var)]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A copy of the tensor on another device, without its history. Between cores of one plugin the copy is started without a wait;
+/// between other devices the array goes through the host.
+fn sent(tensor: &Tensor, device: &Device) -> Result<Tensor> {
+    if tensor.device().same_device(device) {
+        return Ok(tensor.detach());
+    }
+    match (backend_of(tensor.device()), backend_of(device)) {
+        (Some(from), Some(to)) if from.client().is_same(to.client()) && from.cores() == to.cores() => {
+            let node = node_of(tensor)?;
+            let node = computed(from, &node, &node.form())?;
+            let copies = to.copies(node.value().unwrap_or_default())?;
+            step::tensor(device, &Node::data(copies, &node.form()))
+        }
+        _ => tensor.detach().to_device(device),
+    }
 }

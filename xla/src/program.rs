@@ -1,6 +1,6 @@
 //! Programs: the part of the graph that some results need, in an order in which inputs come first.
 
-use crate::checks::{self, Check, Checks};
+use crate::checks::{Check, Checks, Fault};
 use crate::graph::{Array as _, Node, Op};
 use crate::mesh::Cores;
 use crate::random;
@@ -87,7 +87,7 @@ impl Program {
             return None;
         }
         let computed = self.instructions.iter().enumerate().filter(|(_, instruction)| instruction.argument.is_none());
-        let check = |(place, instruction): (usize, &Instruction)| Some((place, checks::of(&instruction.node)?.clone()));
+        let check = |(place, instruction): (usize, &Instruction)| Some((place, instruction.node.check()?.clone()));
         self.checks = computed.filter_map(check).collect();
         let found = |(place, _): &(usize, Check)| Some(self.instructions[*place].node.inputs().get(1)?.reshape(&[1]));
         let found: Vec<Arc<Node>> = self.checks.iter().filter_map(found).collect();
@@ -115,7 +115,7 @@ impl Program {
             match inputs {
                 None => {
                     let mut inputs = if is_argument(&node) { Vec::new() } else { node.inputs() };
-                    if checks == Checks::LeftOut && checks::of(&node).is_some() {
+                    if checks == Checks::LeftOut && node.check().is_some() {
                         inputs.truncate(1);
                     }
                     let missing: Vec<_> = inputs
@@ -157,6 +157,27 @@ impl Program {
     fn computed(&self, is_wanted: impl Fn(&Op) -> bool) -> impl Iterator<Item = &Arc<Node>> {
         let computed = self.instructions.iter().filter(|instruction| instruction.argument.is_none());
         computed.map(|instruction| &instruction.node).filter(move |node| is_wanted(&node.op))
+    }
+
+    /// Whether the program reads or writes at indexes.
+    pub(crate) fn has_indexes(&self) -> bool {
+        self.instructions.iter().any(|instruction| instruction.node.check().is_some())
+    }
+
+    /// For each result, the first fault that it depends on, among the faults of the program's own checks and of its arguments.
+    pub(crate) fn faults_of_results(&self, own: &[(usize, Arc<Fault>)]) -> Vec<Option<Arc<Fault>>> {
+        let faulty = |argument: &Argument| matches!(argument, Argument::Node(node) if node.fault().is_some());
+        if own.is_empty() && !self.arguments.iter().any(faulty) {
+            return vec![None; self.results.len()];
+        }
+        let mut faults: Vec<Option<Arc<Fault>>> = Vec::new();
+        for (place, instruction) in self.instructions.iter().enumerate() {
+            let checked = own.iter().find(|(checked, _)| *checked == place).map(|(_, fault)| fault);
+            let inherited = || instruction.inputs.iter().find_map(|input| faults[*input].as_ref());
+            let fault = instruction.node.fault().or_else(inherited).or(checked).cloned();
+            faults.push(fault);
+        }
+        self.results.iter().map(|place| faults[*place].clone()).collect()
     }
 
     /// Whether another program has the same instructions as this one, and the same arguments, numbers included.

@@ -4,18 +4,10 @@
 //! and [`all_reduce_mean`] makes tensors that follow from them the same on all replicas again. On a device with one replica, and on
 //! candle's own devices, both return their argument.
 
-use crate::device::backend_of;
-use crate::graph::{Array as _, Binary, Node, Op, is_float};
-use crate::lower::widened;
-use crate::value::Value;
-use crate::view::dense;
+use crate::backend::backend_of;
+use crate::lower::{ALL_REDUCE_MEAN, SHARD};
 use candle_core::backprop::GradStore;
-use candle_core::external::Input;
-use candle_core::{CpuStorage, CustomOp1, DType, Layout, Result, Shape, Tensor, Var, bail};
-use std::sync::Arc;
-
-const SHARD: &str = "shard";
-const ALL_REDUCE_MEAN: &str = "all-reduce-mean";
+use candle_core::{CpuStorage, CustomOp1, Layout, Result, Shape, Tensor, Var, bail};
 
 /// This replica's rows of a tensor whose first dimension is the global batch.
 ///
@@ -62,45 +54,4 @@ impl CustomOp1 for Collective {
     fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
         bail!("{} is for devices with several replicas; the CPU is one", self.0)
     }
-}
-
-/// The lowering of a collective operation, if `name` is one.
-pub(crate) fn lowered(name: &str, inputs: &[Input<'_>], replicas: usize) -> Option<Result<(Value, Shape, DType)>> {
-    let lower = match name {
-        SHARD => rows_of,
-        ALL_REDUCE_MEAN => mean,
-        _ => return None,
-    };
-    let [input] = inputs else { return None };
-    let dtype = input.storage.dtype();
-    let node = dense(input).and_then(|node| lower(&node, replicas));
-    Some(node.map(|node| {
-        let shape = Shape::from(node.dims.as_slice());
-        (Value::Node(node), shape, dtype)
-    }))
-}
-
-fn rows_of(batch: &Arc<Node>, replicas: usize) -> Result<Arc<Node>> {
-    match batch.dims.as_slice() {
-        [rows, others @ ..] if rows % replicas == 0 => {
-            let dims = [&[rows / replicas], others].concat();
-            Ok(Node::new(Op::Shard, vec![batch.clone()], &dims, batch.element))
-        }
-        dims => {
-            bail!("{replicas} replicas cannot share a batch of shape {dims:?}; make its rows a multiple of {replicas}")
-        }
-    }
-}
-
-fn mean(tensor: &Arc<Node>, replicas: usize) -> Result<Arc<Node>> {
-    if !is_float(tensor.element) {
-        bail!(
-            "all_reduce_mean takes floating-point numbers and not {:?}; convert them with `to_dtype`",
-            tensor.element
-        );
-    }
-    Ok(widened(tensor, |tensor| {
-        let sum = Node::new(Op::AllReduce, vec![tensor.clone()], &tensor.dims, tensor.element);
-        sum.binary_number(Binary::Divide, replicas as f64)
-    }))
 }

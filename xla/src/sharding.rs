@@ -3,16 +3,11 @@
 //!
 //! [GSPMD](https://arxiv.org/abs/2105.04663) derives the sharding of arrays without an annotation from that of annotated ones.
 
-use crate::device::backend_of;
-use crate::graph::{Array as _, Node, Op};
+use crate::backend::backend_of;
+use crate::lower::CONSTRAINT;
 use crate::mesh::Sharding;
-use crate::value::Value;
-use crate::view::{dense, node_of};
-use candle_core::external::{Input, Op as Kernel};
+use crate::view::node_of;
 use candle_core::{CpuStorage, CustomOp1, DType, Error, Layout, Result, Shape, Tensor, Var, bail};
-use std::sync::Arc;
-
-const CONSTRAINT: &str = "sharding-constraint";
 
 /// The same tensor, spread over the mesh of its device ([`Options::mesh`](crate::Options)): each dimension is split along the
 /// axis that is given for it, and whole with `None`. The name and meaning are those of JAX's function. On a device without a mesh the
@@ -119,49 +114,4 @@ impl CustomOp1 for Constraint {
     fn bwd(&self, _: &Tensor, _: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
         constrained(gradient, self.0.clone()).map(Some)
     }
-}
-
-/// The lowering of a constraint, if `name` is one.
-pub(crate) fn lowered(name: &str, axes: &[f64], inputs: &[Input<'_>]) -> Option<Result<(Value, Shape, DType)>> {
-    let ([input], CONSTRAINT) = (inputs, name) else { return None };
-    let spread = dense(input).map(|node| node.spread(Sharding::of_numbers(axes)));
-    Some(spread.map(|node| (Value::Node(node), input.layout.shape().clone(), input.storage.dtype())))
-}
-
-/// The old value that an in-place operation changes, if it has a sharding, which the new value keeps.
-pub(crate) fn kept(kernel: &Kernel, inputs: &[Input<'_>]) -> Result<Option<Arc<Node>>> {
-    let is_in_place = matches!(
-        kernel,
-        Kernel::Copy { .. }
-            | Kernel::Copy2d { .. }
-            | Kernel::Set(_)
-            | Kernel::Scatter { .. }
-            | Kernel::ScatterAdd { .. }
-    );
-    let Some(old) = inputs.first().filter(|_| is_in_place) else { return Ok(None) };
-    match Value::of(&old.storage.slot().value())? {
-        Value::Node(node) if node.sharding.is_some() => Ok(Some(node.clone())),
-        _ => Ok(None),
-    }
-}
-
-/// The new value with the sharding of the old one that it replaces, unless another sharding was set.
-pub(crate) fn like(old: &Node, new: Value) -> Value {
-    let node = new.node();
-    match &old.sharding {
-        Some(sharding) if node.sharding.is_none() => Value::Node(node.reshape(&old.dims).spread(sharding.clone())),
-        _ => new,
-    }
-}
-
-/// Whether the node only spreads an uploaded array, which each core has as a whole until the node is computed.
-pub(crate) fn is_of_uploaded(node: &Node) -> bool {
-    let mut inputs = if matches!(node.op, Op::Sharding) { node.inputs() } else { Vec::new() };
-    while let [input] = inputs.as_slice() {
-        if input.value().is_some() {
-            return true;
-        }
-        inputs = if input.op == Op::Reshape { input.inputs() } else { Vec::new() };
-    }
-    false
 }

@@ -4,6 +4,7 @@ mod arrays;
 mod arrow;
 mod csv;
 mod files;
+mod hidden;
 mod images;
 mod objects;
 mod parquet;

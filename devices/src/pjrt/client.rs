@@ -6,7 +6,6 @@ use super::description::Description;
 use super::error::PjrtError;
 use super::event::Ends;
 use super::object::{Object, View};
-use super::plugin::Plugin;
 use crate::Store;
 use crate::fork;
 use std::collections::VecDeque;
@@ -84,11 +83,6 @@ impl Client {
 
     fn view(&self) -> View {
         self.object.view()
-    }
-
-    /// The plugin that the devices belong to.
-    pub fn plugin(&self) -> Plugin {
-        Plugin { api: self.object.api }
     }
 
     /// The platform's name, such as `tpu` or `cuda`.

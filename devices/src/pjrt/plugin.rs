@@ -125,3 +125,10 @@ impl Plugin {
         Object::new(self.api, arguments.fields.topology, Function::TopologyDescriptionDestroy).map(Topology::new)
     }
 }
+
+impl Client {
+    /// The plugin that the devices belong to.
+    pub fn plugin(&self) -> Plugin {
+        Plugin { api: self.object.api }
+    }
+}

@@ -3,7 +3,6 @@
 //! rustup runs with its home inside that folder, so that it never sees the user's toolchains and settings. The folder gets its
 //! final name only when it is complete.
 
-mod child;
 mod rustup;
 pub(crate) mod size;
 

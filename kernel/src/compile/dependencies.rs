@@ -6,10 +6,9 @@
 mod library;
 mod target;
 
-use super::joined;
-use super::linker::rpath;
 use super::manifest::{Manifest, is_of_prelude};
 use super::stoppable::{Ended, Kernel, run};
+use super::{joined, rpath};
 use crate::environment::{self, EVCXR_VARIABLE, restore_path};
 use crate::prelude;
 use crate::toolchain::progress::{ENVIRONMENT, Progress};

@@ -2,11 +2,10 @@
 //! C compiler, rustc calls `rust-lld` directly, which saves the start of two programs.
 
 use super::dependencies::Dependencies;
-use super::joined;
+use super::{joined, rpath};
 use crate::environment::{RUNTIME_VARIABLE, STANDARD_LIBRARY_VARIABLE, path, required};
 use crate::toolchain::LINKER_CURE;
 use anyhow::{Context, Result};
-use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -54,11 +53,6 @@ impl Linker {
             }
         }
     }
-}
-
-/// The option with which the C compiler records a folder where a cell finds a library when the cell is loaded.
-pub(super) fn rpath(folder: &Path) -> OsString {
-    joined("-Clink-arg=-Wl,-rpath,", folder)
 }
 
 /// Whether a source has the attribute `link` anywhere, or text that looks like it.

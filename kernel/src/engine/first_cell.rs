@@ -1,7 +1,7 @@
 //! The cells before the engine runs. The first cell that needs Rust installs the toolchain on a machine that has none. Magics that
 //! need no Rust are answered before the installation. If an installation fails, the next cell tries to install again.
 
-use super::handlers::magics::help;
+use super::handlers::read_only::help;
 use super::link::CellLink;
 use super::{Interrupts, STOPPED_BEFORE, steps};
 use crate::commands::setup::{Follower, Setup, Stopped};

@@ -19,6 +19,5 @@ pub(super) mod settings;
 pub(super) mod shell;
 pub(super) mod studies;
 pub(super) mod timing;
-pub(super) mod tpu_check;
 pub(super) mod variables;
 pub(super) mod watch;

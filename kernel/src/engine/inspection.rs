@@ -13,12 +13,14 @@ pub(super) use knowledge::Knowledge;
 
 use super::handlers::current_studies::CurrentStudies;
 use super::handlers::read_only;
-use super::startup::STACK_BYTES;
 use crate::execution::Question;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use tokio::sync::oneshot;
+
+/// The stack size of threads that run rust-analyzer, which recurses over the user's code.
+pub(super) const STACK_BYTES: usize = 64 << 20;
 
 /// The sender to the thread that answers questions.
 #[derive(Clone)]
@@ -105,4 +107,9 @@ fn say<T>(reply: oneshot::Sender<T>, answer: T) -> Option<Question> {
         tracing::debug!("nobody waits for the answer");
     }
     None
+}
+
+/// Whether a character may be in a name of Rust.
+fn is_of_name(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
 }

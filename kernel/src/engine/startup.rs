@@ -3,7 +3,7 @@
 
 use super::cell_supervisor::{self, CellSupervisor};
 use super::evaluate::evaluator::Evcxr;
-use super::inspection::Knowledge;
+use super::inspection::{Knowledge, STACK_BYTES};
 use super::link::CellLink;
 use super::{Engine, Inspector, Interrupts, first_cell, steps};
 use crate::allocator;
@@ -22,9 +22,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
-
-/// The stack size of threads that run rust-analyzer, which recurses over the user's code.
-pub(super) const STACK_BYTES: usize = 64 << 20;
 
 /// The idle time that counts as a pause. Cells of a notebook that runs as a whole follow each other faster.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -220,6 +217,11 @@ impl Engine {
                 self.inspector.learn(Knowledge::without_rust());
             }
         }
+    }
+
+    /// Whether rust-analyzer will read its sources in the next pause.
+    pub(super) fn will_analyse(&self) -> bool {
+        self.leisure == Leisure::Analysis
     }
 
     fn use_pause(&mut self) {

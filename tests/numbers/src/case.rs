@@ -1,9 +1,9 @@
 //! The cases of a folder, which the suite has written: `cases.json`, and `inputs.bin` with the bytes of all inputs.
 
-use crate::numbers::Numbers;
+use crate::numbers::{Numbers, dtype};
 use crate::view::View;
-use anyhow::{Context as _, Result, bail};
-use candle_core::{DType, Device, Tensor, Var};
+use anyhow::{Context as _, Result};
+use candle_core::{Device, Tensor, Var};
 use serde::Deserialize;
 use std::path::Path;
 
@@ -75,20 +75,4 @@ impl Arguments {
             tensors.map(|((tensor, var), input)| input.view.of(var.as_ref().map_or(tensor, |var| var.as_tensor())));
         Ok(Arguments { tensors: tensors.collect::<candle_core::Result<_>>()?, vars })
     }
-}
-
-/// candle's type by the suite's name for it.
-pub(crate) fn dtype(name: &str) -> Result<DType> {
-    Ok(match name {
-        "u8" => DType::U8,
-        "u32" => DType::U32,
-        "i16" => DType::I16,
-        "i32" => DType::I32,
-        "i64" => DType::I64,
-        "bf16" => DType::BF16,
-        "f16" => DType::F16,
-        "f32" => DType::F32,
-        "f64" => DType::F64,
-        _ => bail!("{name} is no type of the suite"),
-    })
 }

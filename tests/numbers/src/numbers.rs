@@ -1,6 +1,6 @@
 //! The numbers of a case: what an operation takes beside tensors. A number that is missing or of another kind is a mistake of the suite and panics.
 
-use crate::case::dtype;
+use anyhow::{Result, bail};
 use candle_core::DType;
 use serde::Deserialize;
 use serde_json::Value;
@@ -48,4 +48,20 @@ impl Numbers {
     fn value(&self, place: usize) -> &Value {
         self.0.get(place).unwrap_or_else(|| panic!("the case has no number {place}"))
     }
+}
+
+/// candle's type by the suite's name for it.
+pub(crate) fn dtype(name: &str) -> Result<DType> {
+    Ok(match name {
+        "u8" => DType::U8,
+        "u32" => DType::U32,
+        "i16" => DType::I16,
+        "i32" => DType::I32,
+        "i64" => DType::I64,
+        "bf16" => DType::BF16,
+        "f16" => DType::F16,
+        "f32" => DType::F32,
+        "f64" => DType::F64,
+        _ => bail!("{name} is no type of the suite"),
+    })
 }

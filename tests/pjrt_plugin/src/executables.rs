@@ -1,9 +1,10 @@
 //! Programs: compiled, asked, run, written down and loaded again.
 
 use crate::abi::{Arguments, Function, NamedValue, made, slice};
+use crate::error::{Failure, answer};
 use crate::fault;
 use crate::helper::{Helper, number};
-use crate::objects::{Client, Device, Event, Failure, answer};
+use crate::objects::{Client, Device, Event};
 use crate::profiler;
 use crate::transfers::Buffer;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Misbehaviour on request: `FERROTUNE_PJRT_FAULT=PLACE:DEED`, where PLACE is `load`, `initialize`, `client` or `execute`; and
 //! the device's memory.
 
-use crate::objects::Failure;
+use crate::error::Failure;
 use std::fs::File;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};

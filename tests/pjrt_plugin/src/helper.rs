@@ -1,6 +1,6 @@
 //! The helper process, and the frames that go to and fro; `tests/xla_cpu_helper.py` is the other end.
 
-use crate::objects::Failure;
+use crate::error::Failure;
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "a C interface is made of pointers")]
 
 mod abi;
+mod error;
 mod executables;
 mod fault;
 mod helper;
@@ -25,7 +26,9 @@ pub extern "C" fn GetPjrtApi() -> *const c_void {
     static TABLE: OnceLock<Table> = OnceLock::new();
     let table = TABLE.get_or_init(|| {
         let mut functions: [Option<Function>; FUNCTION_COUNT] = [None; FUNCTION_COUNT];
-        for (place, function) in objects::FUNCTIONS.iter().chain(transfers::FUNCTIONS).chain(executables::FUNCTIONS) {
+        for (place, function) in
+            error::FUNCTIONS.iter().chain(objects::FUNCTIONS).chain(transfers::FUNCTIONS).chain(executables::FUNCTIONS)
+        {
             functions[*place] = Some(*function);
         }
         Table::new(API_MINOR, &raw const profiler::EXTENSION as usize, functions)

@@ -1,6 +1,7 @@
-//! Errors, events, the client and its devices.
+//! Events, the client and its devices.
 
 use crate::abi::{Arguments, Function, NamedValue, made};
+use crate::error::{Failure, answer};
 use crate::fault;
 use crate::helper::{Helper, number};
 use crate::shared::{Desk, Store};
@@ -12,9 +13,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// Places in the table.
 pub(crate) const FUNCTIONS: &[(usize, Function)] = &[
-    (0, error_destroy),
-    (1, error_message),
-    (2, error_code),
     (3, plugin_initialize),
     (4, plugin_attributes),
     (5, event_destroy),
@@ -36,31 +34,6 @@ pub(crate) const FUNCTIONS: &[(usize, Function)] = &[
     (34, device_memory),
     (82, topology_create),
 ];
-
-/// Those that destroy an error and give its message and its code.
-pub(crate) const ERRORS: [Function; 3] = [error_destroy, error_message, error_code];
-
-/// An error on its way to the caller.
-#[derive(Clone)]
-pub(crate) struct Failure {
-    pub(crate) code: i32,
-    pub(crate) message: String,
-}
-
-impl Failure {
-    pub(crate) fn internal(message: impl Into<String>) -> Failure {
-        Failure { code: 13, message: message.into() }
-    }
-
-    pub(crate) fn invalid(message: impl Into<String>) -> Failure {
-        Failure { code: 3, message: message.into() }
-    }
-}
-
-/// Null for success, or an error that the caller frees.
-pub(crate) fn answer(result: Result<(), Failure>) -> *mut c_void {
-    result.map_or_else(|failure| made(failure).cast(), |()| null_mut())
-}
 
 /// The end of asynchronous work.
 #[derive(Clone, Default)]
@@ -133,21 +106,6 @@ impl Drop for Client {
             drop(unsafe { Box::from_raw(*device) });
         }
     }
-}
-
-unsafe extern "C" fn error_destroy(arguments: Arguments) -> *mut c_void {
-    arguments.free::<Failure>(0);
-    null_mut()
-}
-
-unsafe extern "C" fn error_message(arguments: Arguments) -> *mut c_void {
-    arguments.set_text(1, &arguments.object::<Failure>(0).message);
-    null_mut()
-}
-
-unsafe extern "C" fn error_code(arguments: Arguments) -> *mut c_void {
-    arguments.set(1, arguments.object::<Failure>(0).code);
-    null_mut()
 }
 
 unsafe extern "C" fn plugin_initialize(_: Arguments) -> *mut c_void {

@@ -1,7 +1,7 @@
 //! The profiler, an extension of the table: a trace has an event for each run of a program.
 
 use crate::abi::{Function, made};
-use crate::objects::{ERRORS, Failure, answer};
+use crate::error::{ERRORS, Failure, answer};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::sync::{Mutex, PoisonError};

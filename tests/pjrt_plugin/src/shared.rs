@@ -2,8 +2,8 @@
 //! `PJRT_Client_Create` gives.
 
 use crate::abi::{Arguments, made, slice};
+use crate::error::Failure;
 use crate::helper::{number, read_frame, write_frame};
-use crate::objects::Failure;
 use serde_json::{Value, json};
 use std::io;
 use std::net::{Shutdown, TcpListener, TcpStream};

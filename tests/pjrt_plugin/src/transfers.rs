@@ -1,9 +1,10 @@
 //! Arrays, to the device and back.
 
 use crate::abi::{Arguments, Function, made};
+use crate::error::{Failure, answer};
 use crate::fault;
 use crate::helper::{Helper, number};
-use crate::objects::{Client, Device, Event, Failure, answer};
+use crate::objects::{Client, Device, Event};
 use serde_json::json;
 use std::ffi::c_void;
 use std::ptr::null_mut;

@@ -6,11 +6,10 @@
 mod percentile;
 mod signed_rank;
 mod text;
-mod trend;
 
 pub use text::PrunerError;
 
-use ferrotune_space::objective::Objective;
+use ferrotune_space::objective::{Direction, Objective};
 use ferrotune_space::record::TrialRecord;
 use serde::{Deserialize, Serialize};
 use signed_rank::SignedRank;
@@ -142,7 +141,7 @@ impl Pruner {
             }
             Pruner::Patience { steps, delta, around } => {
                 let agrees = || around.as_ref().is_none_or(|pruner| pruner.prunes(trial, trials, objective, forecast));
-                trend::has_stalled(*steps, *delta, &values, objective.direction) && agrees()
+                has_stalled(*steps, *delta, &values, objective.direction) && agrees()
             }
             Pruner::Forecast { share } => forecast(*share),
             Pruner::Threshold { lower, upper, checks } => {
@@ -176,5 +175,21 @@ impl Values {
 
     fn are_finite(&self) -> bool {
         self.0.iter().all(|(_, value)| value.is_finite())
+    }
+}
+
+/// Whether a trial no longer improves: whether the best of the last `steps + 1` reports is worse by more than `delta` than the best report before them.
+fn has_stalled(steps: u64, delta: f64, values: &Values, direction: Direction) -> bool {
+    let recent = usize::try_from(steps).unwrap_or(usize::MAX).saturating_add(1);
+    let Some(earlier) = values.0.len().checked_sub(recent).filter(|count| *count > 0) else {
+        return false;
+    };
+    let best = |values: &[(u64, f64)]| {
+        values.iter().map(|(_, value)| direction.loss(*value)).filter(|loss| !loss.is_nan()).reduce(f64::min)
+    };
+    match (best(&values.0[..earlier]), best(&values.0[earlier..])) {
+        (Some(before), Some(after)) => before + delta < after,
+        (Some(_), None) => true,
+        (None, _) => false,
     }
 }

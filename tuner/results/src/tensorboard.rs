@@ -1,9 +1,9 @@
 //! A study in TensorBoard's format: a run for each trial with its metrics as scalars, and the HParams plugin's table.
 //!
 //! When a study grows, its files usually begin with their earlier content, so the caller can append the rest, and an
-//! open TensorBoard shows the new content.
+//! open TensorBoard shows the new content. Events and summaries are messages of TensorFlow:
+//! <https://github.com/tensorflow/tensorboard/blob/master/tensorboard/compat/proto>.
 
-mod events;
 mod hparams;
 mod message;
 mod record;
@@ -11,6 +11,7 @@ mod record;
 use crate::columns::times;
 use ferrotune_journal::Study;
 use ferrotune_space::record::TrialRecord;
+use message::Message;
 
 /// A file for TensorBoard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub struct EventFile {
 pub fn files(study: &Study) -> Vec<EventFile> {
     let Some(begun) = study.times.iter().filter_map(|times| times.started).min() else { return Vec::new() };
     let begun = begun.timestamp();
-    let mut files = vec![file(String::new(), begun, &[events::summary(begun as f64, 0, &hparams::experiment(study))])];
+    let mut files = vec![file(String::new(), begun, &[summary(begun as f64, 0, &hparams::experiment(study))])];
     // A waiting trial has no parameters yet, and TensorBoard would never update them.
     let has_begun = |trial: &&TrialRecord| times(study, trial).started.is_some();
     files.extend(study.trials.iter().filter(has_begun).map(|trial| of_trial(study, trial)));
@@ -38,24 +39,40 @@ fn of_trial(study: &Study, trial: &TrialRecord) -> EventFile {
     let times = times(study, trial);
     let seconds = |time: chrono::DateTime<chrono::Utc>| time.timestamp_micros() as f64 / 1e6;
     let started = times.started.map_or(0.0, seconds);
-    let mut all = vec![events::summary(started, 0, &hparams::session_start(trial, started))];
+    let mut all = vec![summary(started, 0, &hparams::session_start(trial, started))];
     for (step, metrics) in &trial.metrics {
         let scalars = metrics.iter().filter_map(|(name, value)| Some((name.as_str(), (*value)?)));
-        all.extend(scalars.map(|(name, value)| events::summary(started, *step, &events::scalar(name, value))));
+        all.extend(scalars.map(|(name, value)| summary(started, *step, &scalar(name, value))));
     }
     let last = trial.last_step().unwrap_or(0);
     for (index, objective) in study.spec.objectives.iter().enumerate() {
         let value = trial.values.get(index).copied().filter(|_| trial.ending.is_some());
         let tag = hparams::objective_tag(&objective.metric);
-        all.extend(value.map(|value| events::summary(started, last, &events::scalar(&tag, value))));
+        all.extend(value.map(|value| summary(started, last, &scalar(&tag, value))));
     }
     let ended = times.ended.map_or(started + trial.seconds, seconds);
-    all.extend(hparams::session_end(trial, ended).map(|end| events::summary(ended, last, &end)));
+    all.extend(hparams::session_end(trial, ended).map(|end| summary(ended, last, &end)));
     file(format!("trial-{:04}/", trial.number), started as i64, &all)
 }
 
 fn file(folder: String, begun: i64, events: &[Vec<u8>]) -> EventFile {
-    let mut bytes = record::framed(&events::version(begun as f64));
+    let mut bytes = record::framed(&version(begun as f64));
     bytes.extend(events.iter().flat_map(|event| record::framed(event)));
     EventFile { path: format!("{folder}events.out.tfevents.{begun}.ferrotune"), bytes }
+}
+
+/// The first event of a file.
+fn version(wall_time: f64) -> Vec<u8> {
+    Message::default().double(1, wall_time).text(3, "brain.Event:2").finish()
+}
+
+/// An event with one value of a summary.
+fn summary(wall_time: f64, step: u64, value: &[u8]) -> Vec<u8> {
+    let summary = Message::default().bytes(1, value);
+    Message::default().double(1, wall_time).int(2, step).message(5, summary).finish()
+}
+
+/// The value of a scalar. TensorBoard stores the value in 32 bits.
+fn scalar(tag: &str, value: f64) -> Vec<u8> {
+    Message::default().text(1, tag).float(2, value as f32).finish()
 }

@@ -1,12 +1,12 @@
 //! The answers to a trial's requests, whether the trial runs in a worker or in this process.
 
 use super::outcome::{Answer, Obstacle, Outcome, answered, ended_early};
-use super::seeds::execution_seed;
 use super::{Search, SearchError};
 use ferrotune_journal::study_folder;
 use ferrotune_journal::{End, JournalError, Usage};
 use ferrotune_oracle::EarlyEnd;
 use ferrotune_space::record::{Ending, mean};
+use ferrotune_space::seed::derived;
 use ferrotune_space::wire::{Assignment, Reply, Request, Verdict};
 use std::collections::BTreeMap;
 
@@ -230,4 +230,10 @@ impl Search {
 /// A reply that refuses a request, with the reason.
 pub(super) fn refused(reason: String) -> Reply {
     Reply::Refused { reason }
+}
+
+/// The seed of an execution; the first execution has the trial's seed.
+fn execution_seed(study_seed: u64, number: u64, execution: u64) -> u64 {
+    let seed = derived(study_seed, number);
+    execution.checked_sub(1).map_or(seed, |later| derived(seed, later))
 }

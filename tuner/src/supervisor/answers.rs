@@ -1,8 +1,9 @@
 //! The supervisor's own part in a worker's requests, in addition to the search's answer: it informs the mirror and the
 //! watcher, and ends a trial that cannot fit into memory.
 
+use super::guard::Kill;
 use super::resident::parting;
-use super::session::{Kill, Session};
+use super::session::Session;
 use super::{Program, Supervisor, SupervisorError, estimate};
 use crate::search::Outcome;
 use ferrotune_journal::{End, Usage};

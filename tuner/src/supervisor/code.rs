@@ -2,14 +2,16 @@
 //! once, into a sealed memory file, from which the workers load it. So the bytes that were hashed are the bytes that run,
 //! even if the study's folder changes later. Decides nothing about trust.
 
+mod plugin;
+
 use super::SupervisorError;
-use super::files::read_error;
-use super::plugin::Plugin;
+use super::error::read_error;
 use super::trust::hexadecimal;
 use crate::process::Library;
 use ferrotune_journal::study_folder::{LIBRARIES, LIBRARY};
 use ferrotune_machine::memory_file;
 use ferrotune_space::spec::StudySpec;
+use plugin::Plugin;
 use sha2::{Digest as _, Sha256};
 use std::ffi::OsStr;
 use std::fs::File;

@@ -1,8 +1,8 @@
 //! Records the outcome of a worker that has exited, and decides whether that outcome ends the search.
 
-use super::session::{Ended, Kill, Session};
+use super::guard::Kill;
+use super::session::{Ended, Session};
 use super::{Supervisor, SupervisorError};
-use crate::process::Exit;
 use crate::search::{Obstacle, Outcome};
 use ferrotune_journal::{End, Usage};
 use ferrotune_space::event::Event;
@@ -101,47 +101,6 @@ impl Supervisor<'_> {
     pub(super) fn mirror_journal(&self) {
         if let Some(mirror) = &self.mirror {
             mirror.journal();
-        }
-    }
-}
-
-/// The outcome of a worker whose objective gave no result. The supervisor's reason to kill the worker takes precedence over
-/// the exit of its process. `held_bytes` is the largest amount of memory that the worker held.
-pub(super) fn without_result(killed: Option<&Kill>, exit: Exit, held_bytes: u64, budget_bytes: u64) -> Outcome {
-    let ending = match (killed, exit) {
-        (Some(Kill::Stop | Kill::Shortage { .. }), _) => return Outcome::Interrupted,
-        (Some(Kill::Trial(ending)), _) => ending.clone(),
-        (None, Exit::Starved(bytes)) => {
-            Ending::OutOfMemory { peak_bytes: held_bytes.saturating_add(bytes), budget_bytes }
-        }
-        (None, Exit::Signal(signal)) => Ending::Signalled { signal },
-        (None, Exit::Code(code)) => {
-            Ending::Failed { reason: format!("exited with {code} before the objective returned") }
-        }
-    };
-    Outcome::Ended { ending, values: Vec::new() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kill_tells_more_than_the_exit_and_no_result_is_a_failure_whatever_the_status() {
-        let failed = |reason: &str| Ending::Failed { reason: reason.to_owned() };
-        let timed_out = Ending::TimedOut { after_s: 1 };
-        for (killed, exit, ending) in [
-            (None, Exit::Code(0), Some(failed("exited with 0 before the objective returned"))),
-            (None, Exit::Code(3), Some(failed("exited with 3 before the objective returned"))),
-            (None, Exit::Signal(6), Some(Ending::Signalled { signal: 6 })),
-            (None, Exit::Starved(7), Some(Ending::OutOfMemory { peak_bytes: 12, budget_bytes: 9 })),
-            (Some(Kill::Trial(timed_out.clone())), Exit::Signal(9), Some(timed_out)),
-            (Some(Kill::Stop), Exit::Signal(9), None),
-            (Some(Kill::Shortage { available_bytes: 1 }), Exit::Signal(9), None),
-        ] {
-            let outcome = without_result(killed.as_ref(), exit, 5, 9);
-            let expected = ending.map_or(Outcome::Interrupted, |ending| Outcome::Ended { ending, values: Vec::new() });
-            assert_eq!(outcome, expected, "{killed:?}");
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Errors that keep a search with processes from beginning or continuing. A failed trial is not an error: it has an ending.
 
-use super::publication::PublicationError;
+use super::TOKEN_BYTES;
 use crate::process::ProcessError;
 use crate::search::SearchError;
 use ferrotune_journal::JournalError;
 use ferrotune_journal::folder::FolderError;
-use ferrotune_journal::study_folder::FileError;
+use ferrotune_journal::study_folder::{FileError, file_error};
 use ferrotune_machine::format::bytes;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The reason why a search with processes cannot begin or continue.
 #[derive(Debug, thiserror::Error)]
@@ -192,6 +192,100 @@ pub enum SupervisorError {
         /// The memory that the machine has left, in bytes.
         available_bytes: u64,
     },
+}
+
+/// The reason why a worker cannot run the publication of a study's owner.
+#[derive(Debug, thiserror::Error)]
+pub enum PublicationError {
+    /// The publication is not signed with this token: the token or the content is another one.
+    #[error(
+        "what study {study} has for workers is not signed with this token; take the file `token` in the folder of the search that was started last with --publish"
+    )]
+    Unsigned {
+        /// The study.
+        study: String,
+    },
+    /// The publication is signed, but this version cannot read it.
+    #[error(
+        "what study {study} has for workers cannot be read ({reason}); use the version of ferrotune that has published it"
+    )]
+    Unknown {
+        /// The study.
+        study: String,
+        /// What is wrong with the publication.
+        reason: String,
+    },
+    /// The objective is machine code for another processor architecture.
+    #[error(
+        "study {study} has code for {wanted}, and this host is {own}; start its workers on hosts of its architecture"
+    )]
+    Architecture {
+        /// The study.
+        study: String,
+        /// The architecture of the code.
+        wanted: String,
+        /// The architecture of this host.
+        own: &'static str,
+    },
+    /// A fetched file is not the file that was signed.
+    #[error("the file {name} of study {study} is damaged in its database; start its search again with --publish")]
+    Damaged {
+        /// The study.
+        study: String,
+        /// The name of the file.
+        name: String,
+    },
+    /// An object in a store is not the object that was signed.
+    #[error(
+        "{address}, which study {study} has for workers, has other bytes than were signed; remove that object, and start the study's search again with --publish"
+    )]
+    DamagedObject {
+        /// The study.
+        study: String,
+        /// The address of the object.
+        address: String,
+    },
+    /// A store lacks an object of the publication.
+    #[error(
+        "there is no {address}, which study {study} has for workers; start the study's search again with --publish"
+    )]
+    NoObject {
+        /// The study.
+        study: String,
+        /// The address of the object.
+        address: String,
+    },
+    /// An object store cannot be read or written.
+    #[error("{0}")]
+    Store(String),
+    /// There is no token to sign with, or to check a signature with.
+    #[error("{from} has no token, which is {} hexadecimal digits; take the file `token` in the study's folder", 2 * TOKEN_BYTES)]
+    NoToken {
+        /// The file or the environment variable without a token.
+        from: String,
+    },
+    /// The objective is part of a program.
+    #[error(
+        "--publish needs an objective of a notebook; on other hosts, start the program itself with the same storage"
+    )]
+    OwnProgram,
+}
+
+/// The error for a file that the study needs and that cannot be read. A file that should be in the study's own folder may
+/// be missing.
+pub(super) fn read_error(
+    action: &'static str,
+    source: &Path,
+    study: &Path,
+) -> impl FnOnce(io::Error) -> SupervisorError {
+    let (source, study) = (source.to_path_buf(), study.to_path_buf());
+    move |error| match error.kind() {
+        io::ErrorKind::NotFound if source.starts_with(&study) => {
+            let file = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            SupervisorError::Lacking { file, study }
+        }
+        _ => file_error(action, &source)(error).into(),
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use super::SupervisorError;
 use super::code::CHUNK_BYTES;
+use super::error::read_error;
 use ferrotune_journal::Journal;
 use ferrotune_journal::folder::{self, removed};
 use ferrotune_journal::study_folder::{
@@ -179,23 +180,6 @@ fn is_equal(mut one: impl BufRead, mut other: impl BufRead) -> io::Result<bool> 
         }
         one.consume(length);
         other.consume(length);
-    }
-}
-
-/// The error for a file that the study needs and that cannot be read. A file that should be in the study's own folder may
-/// be missing.
-pub(super) fn read_error(
-    action: &'static str,
-    source: &Path,
-    study: &Path,
-) -> impl FnOnce(io::Error) -> SupervisorError {
-    let (source, study) = (source.to_path_buf(), study.to_path_buf());
-    move |error| match error.kind() {
-        io::ErrorKind::NotFound if source.starts_with(&study) => {
-            let file = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            SupervisorError::Lacking { file, study }
-        }
-        _ => file_error(action, &source)(error).into(),
     }
 }
 

@@ -1,7 +1,6 @@
 //! The checks that cannot wait for a database that does not answer: requests to stop, the trials' deadlines, and memory.
 //! The supervisor has one thread, which waits in the journal's calls; those calls run these checks again and again.
 
-use super::session::Kill;
 use crate::process::{Budget, MOST_TASKS, Reach, Shortage, SignalReader};
 use ferrotune_machine::process_tree::Held;
 use ferrotune_space::record::Ending;
@@ -13,6 +12,20 @@ const LONGEST_STOP: Duration = Duration::from_secs(60);
 const LONGEST_URGENT_STOP: Duration = Duration::from_secs(10);
 /// The number of checks for each reading of the machine's memory.
 const MACHINE_LOOKS: u64 = 4;
+
+/// The reason why the supervisor ends a worker.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kill {
+    /// The trial has exceeded a limit, and ends with this ending.
+    Trial(Ending),
+    /// The search is stopping.
+    Stop,
+    /// A process other than a trial uses the machine's memory. The trial continues later, and so does the search.
+    Shortage {
+        /// The memory that the machine has left, in bytes.
+        available_bytes: u64,
+    },
+}
 
 /// The limits of a running trial.
 #[derive(Debug)]

@@ -4,8 +4,9 @@
 
 use super::SupervisorError;
 use super::code::{self, Code};
+use super::error::PublicationError;
 use super::files::Files;
-use super::token::{TOKEN_BYTES, Token, bytes_of};
+use super::token::{Token, bytes_of};
 use super::trust::hexadecimal;
 use crate::process;
 use ferrotune_journal::study_folder::{LIBRARIES, LIBRARY, SHARED, file_error, stored};
@@ -19,83 +20,6 @@ use std::path::{Path, PathBuf};
 
 /// The version of a publication. Version 1 keeps all files in the database.
 const VERSION: u64 = 2;
-
-/// The reason why a worker cannot run the publication of a study's owner.
-#[derive(Debug, thiserror::Error)]
-pub enum PublicationError {
-    /// The publication is not signed with this token: the token or the content is another one.
-    #[error(
-        "what study {study} has for workers is not signed with this token; take the file `token` in the folder of the search that was started last with --publish"
-    )]
-    Unsigned {
-        /// The study.
-        study: String,
-    },
-    /// The publication is signed, but this version cannot read it.
-    #[error(
-        "what study {study} has for workers cannot be read ({reason}); use the version of ferrotune that has published it"
-    )]
-    Unknown {
-        /// The study.
-        study: String,
-        /// What is wrong with the publication.
-        reason: String,
-    },
-    /// The objective is machine code for another processor architecture.
-    #[error(
-        "study {study} has code for {wanted}, and this host is {own}; start its workers on hosts of its architecture"
-    )]
-    Architecture {
-        /// The study.
-        study: String,
-        /// The architecture of the code.
-        wanted: String,
-        /// The architecture of this host.
-        own: &'static str,
-    },
-    /// A fetched file is not the file that was signed.
-    #[error("the file {name} of study {study} is damaged in its database; start its search again with --publish")]
-    Damaged {
-        /// The study.
-        study: String,
-        /// The name of the file.
-        name: String,
-    },
-    /// An object in a store is not the object that was signed.
-    #[error(
-        "{address}, which study {study} has for workers, has other bytes than were signed; remove that object, and start the study's search again with --publish"
-    )]
-    DamagedObject {
-        /// The study.
-        study: String,
-        /// The address of the object.
-        address: String,
-    },
-    /// A store lacks an object of the publication.
-    #[error(
-        "there is no {address}, which study {study} has for workers; start the study's search again with --publish"
-    )]
-    NoObject {
-        /// The study.
-        study: String,
-        /// The address of the object.
-        address: String,
-    },
-    /// An object store cannot be read or written.
-    #[error("{0}")]
-    Store(String),
-    /// There is no token to sign with, or to check a signature with.
-    #[error("{from} has no token, which is {} hexadecimal digits; take the file `token` in the study's folder", 2 * TOKEN_BYTES)]
-    NoToken {
-        /// The file or the environment variable without a token.
-        from: String,
-    },
-    /// The objective is part of a program.
-    #[error(
-        "--publish needs an objective of a notebook; on other hosts, start the program itself with the same storage"
-    )]
-    OwnProgram,
-}
 
 /// Object stores for the files that workers run. An address has the form of [`PublishTo::Store`]; an error is one line that
 /// names the object.

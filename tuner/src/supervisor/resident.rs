@@ -1,7 +1,6 @@
 //! The resident worker, which stays from trial to trial, for a device that takes one process at a time. This module waits
 //! for the device, decides when the worker is replaced, and asks the worker to exit. Runs no trial itself.
 
-use super::session::Session;
 use super::{Supervisor, SupervisorError};
 use crate::process::{self, ExclusiveDevice, Settled, Worker};
 use crate::search::Outcome;
@@ -210,36 +209,9 @@ impl Supervisor<'_> {
     }
 }
 
+/// The time that a worker may take to exit.
 pub(super) fn grace(supervision: &Supervision) -> Duration {
     Duration::from_secs(supervision.grace_s.min(u32::MAX.into()))
-}
-
-impl Session {
-    /// Ends the worker of this trial at once. A worker whose device may stay busy after a kill is first asked to exit, and
-    /// is killed if it does not exit in time.
-    pub(super) fn end_worker(&mut self, supervision: &Supervision) {
-        if self.tenure.is_some() {
-            self.worker.ask_to_leave();
-        }
-        self.let_return(supervision);
-    }
-
-    /// Gives a refused trial time to return if its worker is resident; otherwise kills the worker.
-    pub(super) fn let_return(&mut self, supervision: &Supervision) {
-        if self.tenure.is_none() {
-            self.worker.kill();
-        } else {
-            self.kill_at = Some(Instant::now() + grace(supervision));
-        }
-    }
-
-    /// Kills a worker that was asked to exit, if its time is over or `is_urgent` is set.
-    pub(super) fn kill_if_late(&mut self, is_urgent: bool) {
-        if self.kill_at.is_some_and(|kill_at| is_urgent || Instant::now() >= kill_at) {
-            self.kill_at = None;
-            self.worker.kill();
-        }
-    }
 }
 
 /// The reply to a trial that is being ended, so that the trial comes to its end: its requests are no longer its own

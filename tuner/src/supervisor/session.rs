@@ -1,8 +1,7 @@
 //! The session of one trial in its worker: its start, the checks of its limits, and its end.
 
 use super::code::Code;
-use super::conclusion::without_result;
-use super::guard::{Limits, Ward};
+use super::guard::{Kill, Limits, Ward};
 use super::resident::{Tenure, grace};
 use super::{Program, Supervisor, SupervisorError, TICK};
 use crate::process::{Entry, Exit, Launch, Machine, Worker};
@@ -12,6 +11,7 @@ use ferrotune_journal::study_folder::{self, file_error};
 use ferrotune_machine::process_tree::Held;
 use ferrotune_space::event::Event;
 use ferrotune_space::record::{DeviceUse, Ending, MemoryCheck};
+use ferrotune_space::spec::Supervision;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -51,20 +51,32 @@ impl Session {
     pub(super) fn is_over(&self) -> bool {
         self.worker.has_exited() || self.worker.has_returned()
     }
-}
 
-/// The reason why the supervisor ends a worker.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kill {
-    /// The trial has exceeded a limit, and ends with this ending.
-    Trial(Ending),
-    /// The search is stopping.
-    Stop,
-    /// A process other than a trial uses the machine's memory. The trial continues later, and so does the search.
-    Shortage {
-        /// The memory that the machine has left, in bytes.
-        available_bytes: u64,
-    },
+    /// Ends the worker of this trial at once. A worker whose device may stay busy after a kill is first asked to exit, and
+    /// is killed if it does not exit in time.
+    pub(super) fn end_worker(&mut self, supervision: &Supervision) {
+        if self.tenure.is_some() {
+            self.worker.ask_to_leave();
+        }
+        self.let_return(supervision);
+    }
+
+    /// Gives a refused trial time to return if its worker is resident; otherwise kills the worker.
+    pub(super) fn let_return(&mut self, supervision: &Supervision) {
+        if self.tenure.is_none() {
+            self.worker.kill();
+        } else {
+            self.kill_at = Some(Instant::now() + grace(supervision));
+        }
+    }
+
+    /// Kills a worker that was asked to exit, if its time is over or `is_urgent` is set.
+    pub(super) fn kill_if_late(&mut self, is_urgent: bool) {
+        if self.kill_at.is_some_and(|kill_at| is_urgent || Instant::now() >= kill_at) {
+            self.kill_at = None;
+            self.worker.kill();
+        }
+    }
 }
 
 /// The result of one trial in one worker.
@@ -251,5 +263,46 @@ impl Supervisor<'_> {
         let out_of_grace =
             || self.phase.is_out_of_grace(session.last_step, self.longest_step, now).then_some(Kill::Stop);
         session.limits.broken(session.held, &self.budget, machine_bytes).or_else(out_of_grace)
+    }
+}
+
+/// The outcome of a worker whose objective gave no result. The supervisor's reason to kill the worker takes precedence over
+/// the exit of its process. `held_bytes` is the largest amount of memory that the worker held.
+fn without_result(killed: Option<&Kill>, exit: Exit, held_bytes: u64, budget_bytes: u64) -> Outcome {
+    let ending = match (killed, exit) {
+        (Some(Kill::Stop | Kill::Shortage { .. }), _) => return Outcome::Interrupted,
+        (Some(Kill::Trial(ending)), _) => ending.clone(),
+        (None, Exit::Starved(bytes)) => {
+            Ending::OutOfMemory { peak_bytes: held_bytes.saturating_add(bytes), budget_bytes }
+        }
+        (None, Exit::Signal(signal)) => Ending::Signalled { signal },
+        (None, Exit::Code(code)) => {
+            Ending::Failed { reason: format!("exited with {code} before the objective returned") }
+        }
+    };
+    Outcome::Ended { ending, values: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kill_tells_more_than_the_exit_and_no_result_is_a_failure_whatever_the_status() {
+        let failed = |reason: &str| Ending::Failed { reason: reason.to_owned() };
+        let timed_out = Ending::TimedOut { after_s: 1 };
+        for (killed, exit, ending) in [
+            (None, Exit::Code(0), Some(failed("exited with 0 before the objective returned"))),
+            (None, Exit::Code(3), Some(failed("exited with 3 before the objective returned"))),
+            (None, Exit::Signal(6), Some(Ending::Signalled { signal: 6 })),
+            (None, Exit::Starved(7), Some(Ending::OutOfMemory { peak_bytes: 12, budget_bytes: 9 })),
+            (Some(Kill::Trial(timed_out.clone())), Exit::Signal(9), Some(timed_out)),
+            (Some(Kill::Stop), Exit::Signal(9), None),
+            (Some(Kill::Shortage { available_bytes: 1 }), Exit::Signal(9), None),
+        ] {
+            let outcome = without_result(killed.as_ref(), exit, 5, 9);
+            let expected = ending.map_or(Outcome::Interrupted, |ending| Outcome::Ended { ending, values: Vec::new() });
+            assert_eq!(outcome, expected, "{killed:?}");
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! The token: the secret with which a study's owner signs the code that workers run, by HMAC-SHA256
 //! (<https://www.rfc-editor.org/rfc/rfc2104>). This module does not decide what is signed.
 
-use super::SupervisorError;
-use super::publication::PublicationError;
+use super::error::PublicationError;
 use super::trust::hexadecimal;
+use super::{SupervisorError, TOKEN_BYTES};
 use ferrotune_journal::folder;
 use ferrotune_journal::study_folder::file_error;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -17,7 +17,6 @@ use std::path::Path;
 pub const TOKEN_VARIABLE: &str = "FERROTUNE_TOKEN";
 /// The name of the token's file in the study's folder.
 const TOKEN: &str = "token";
-pub(super) const TOKEN_BYTES: usize = 32;
 
 /// The secret with which a study's owner signs the code that workers run.
 #[derive(Clone, PartialEq, Eq)]

@@ -4,13 +4,12 @@
 //! are text in the file's metadata. The compiler refuses types that cannot be shared.
 
 mod adopt;
-mod array;
 mod foreign;
 mod pack;
 mod share;
 
 pub use adopt::adopt;
-pub use array::map_array;
+pub use foreign::map_array;
 pub use pack::Pack;
 pub use share::Share;
 pub(crate) use share::for_tuples;

@@ -61,7 +61,7 @@ impl Backend {
             reading.map(Transfer::wait).transpose().map_err(Error::wrap)?;
             return found.map(|_| None);
         }
-        let faults = checks::faults_of_results(&program, &found?);
+        let faults = program.faults_of_results(&found?);
         for ((node, value), fault) in nodes.iter().zip(results).zip(faults) {
             match fault {
                 Some(fault) => node.set_faulty(value, fault),

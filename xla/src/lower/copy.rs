@@ -1,7 +1,7 @@
 //! Changes of a part of an array: copies into the array, and numbers that are set in it.
 
-use crate::element::element_of;
-use crate::graph::{Array as _, Node, Op, Update, is_float};
+use crate::element::{element_of, is_float};
+use crate::graph::{Array as _, Node, Op, Update};
 use crate::value::{Place, Value};
 use crate::view;
 use candle_core::external::{Input, Rows};

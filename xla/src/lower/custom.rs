@@ -1,8 +1,10 @@
 //! Lowers candle's custom operations, by name.
 
+use super::cores::{ALL_REDUCE_MEAN, CONSTRAINT, SHARD, mean, rows_of};
 use super::{no_lowering, norm, pool, rotary, widened};
-use crate::element::to_dtype;
-use crate::graph::{Array as _, Binary, Node, Op, Reduction, Unary, is_float};
+use crate::element::{is_float, to_dtype};
+use crate::graph::{Array as _, Binary, Node, Op, Reduction, Unary};
+use crate::mesh::Sharding;
 use crate::value::Value;
 use crate::view;
 use candle_core::external::Input;
@@ -10,13 +12,24 @@ use candle_core::{DType, Result, Shape, bail};
 use ferrotune_devices::pjrt::Element;
 use std::sync::Arc;
 
-/// The result of a custom operation, with its shape and type. `attributes` are the numbers that define the operation.
+/// The result of a custom operation, with its shape and type. `attributes` are the numbers that define the operation, and `replicas` is
+/// the number of the device's replicas.
 ///
 /// # Errors
 /// If there is no lowering for an operation of this name with such inputs.
-pub(crate) fn custom(name: &str, attributes: &[f64], inputs: &[Input<'_>]) -> Result<(Value, Shape, DType)> {
+pub(crate) fn custom(
+    name: &str,
+    attributes: &[f64],
+    inputs: &[Input<'_>],
+    replicas: usize,
+) -> Result<(Value, Shape, DType)> {
     let inputs = inputs.iter().map(view::dense).collect::<Result<Vec<_>>>()?;
-    let result = lowered(name, attributes, &inputs)?;
+    let result = match (name, inputs.as_slice()) {
+        (SHARD, [batch]) => rows_of(batch, replicas)?,
+        (ALL_REDUCE_MEAN, [x]) => mean(x, replicas)?,
+        (CONSTRAINT, [x]) => x.spread(Sharding::of_numbers(attributes)),
+        (name, inputs) => lowered(name, attributes, inputs)?,
+    };
     let (shape, dtype) = (Shape::from(result.dims.as_slice()), to_dtype(result.element)?);
     Ok((Value::Node(result), shape, dtype))
 }

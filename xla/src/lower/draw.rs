@@ -2,7 +2,8 @@
 
 use super::elementwise::affine;
 use super::{Wanted, no_lowering};
-use crate::graph::{Array as _, Binary, Node, Op, Unary, is_float};
+use crate::element::is_float;
+use crate::graph::{Array as _, Binary, Node, Op, Unary};
 use crate::random::Keys;
 use candle_core::Result;
 use ferrotune_devices::pjrt::Element;

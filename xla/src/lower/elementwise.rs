@@ -1,8 +1,8 @@
-//! Functions of one or two arrays, element by element.
+//! Functions of one or two arrays, element by element, and conversions with the rules of Rust's `as`.
 
 use super::{no_lowering, widened};
-use crate::element::{is_unsigned, saturated};
-use crate::graph::{Array as _, Binary, Compare, Node, Unary, is_float};
+use crate::element::{bounds, is_float, is_short_float, is_unsigned, saturated};
+use crate::graph::{Array as _, Binary, Compare, Node, Unary};
 use candle_core::{Result, bail};
 use ferrotune_devices::pjrt::Element;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
@@ -129,6 +129,32 @@ pub(super) fn binary(x: &Arc<Node>, y: &Arc<Node>, name: &str) -> Result<Arc<Nod
         "minimum" => direct(Binary::Minimum),
         _ => bail!("{name} has no lowering to XLA; compute it on the CPU with to_device"),
     }
+}
+
+/// Converts elements: floats are truncated to integers and saturate, with 0 for a NaN; integers wrap; floats are rounded to the
+/// nearest, ties to even.
+pub(super) fn cast(x: &Arc<Node>, to: Element) -> Arc<Node> {
+    if is_float(x.element) && !is_float(to) {
+        return saturating(x, to);
+    }
+    if !is_float(x.element) && is_short_float(to) {
+        // candle also converts through `f32`, and rounds twice.
+        return x.convert(Element::F32).convert(to);
+    }
+    x.convert(to)
+}
+
+/// Converts floats to integers with saturation, because StableHLO does not define floats outside the integer type's range.
+fn saturating(x: &Arc<Node>, to: Element) -> Arc<Node> {
+    let (least, above) = bounds(to);
+    let constant = |number: f64| Node::constant(number, &x.dims, to);
+    let is_above = x.compare(Compare::GreaterOrEqual, &x.like(above));
+    let is_below = x.compare(Compare::LessOrEqual, &x.like(least));
+    let is_nan = x.compare(Compare::NotEqual, x);
+    // The number above the greatest `i64` saturates to the greatest one.
+    let greatest = if to == Element::S64 { above } else { above - 1.0 };
+    let bounded = is_below.select(&constant(least), &x.convert(to));
+    is_nan.select(&constant(0.0), &is_above.select(&constant(greatest), &bounded))
 }
 
 #[cfg(test)]

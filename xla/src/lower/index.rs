@@ -2,7 +2,8 @@
 
 use super::no_lowering;
 use crate::checks::Check;
-use crate::graph::{Array as _, Binary, Compare, Node, Op, Reduction, Update, is_float};
+use crate::element::is_float;
+use crate::graph::{Array as _, Binary, Compare, Node, Op, Reduction, Update};
 use candle_core::{Result, bail};
 use ferrotune_devices::pjrt::Element;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! Pooling over windows without padding, and its gradients.
 
 use super::{Wanted, no_lowering, widened};
-use crate::graph::{Array as _, Binary, Node, Op, Reduction, is_float};
+use crate::element::is_float;
+use crate::graph::{Array as _, Binary, Node, Op, Reduction};
 use candle_core::{Result, bail};
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! Sums, extremes and the indices of extremes.
 
 use super::{Wanted, widened};
-use crate::graph::{Array as _, Binary, Compare, Node, Reduction, is_float};
+use crate::element::is_float;
+use crate::graph::{Array as _, Binary, Compare, Node, Reduction};
 use candle_core::op::ReduceOp;
 use candle_core::{Result, bail};
 use ferrotune_devices::pjrt::Element;

@@ -1,8 +1,8 @@
 //! Upsampling of images by nearest and bilinear interpolation. The indices of the source elements depend only on the sizes.
 
-use crate::element::is_short_float;
-use crate::graph::{Array as _, Binary, Node, Op, is_float};
-use crate::lower::cast::cast;
+use crate::element::{is_float, is_short_float};
+use crate::graph::{Array as _, Binary, Node, Op};
+use crate::lower::elementwise::cast;
 use ferrotune_devices::pjrt::Element;
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //! over micro-batches.
 
 use super::Layers;
-use crate::device::backend_of;
+use crate::backend::backend_of;
 use crate::sharding::{zeros_as, zeros_like};
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Result, Tensor, Var, bail};

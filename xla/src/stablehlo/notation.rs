@@ -1,7 +1,7 @@
 //! StableHLO's notation of types and numbers.
 
-use crate::element::{bounds, is_unsigned};
-use crate::graph::{Reduction, is_float};
+use crate::element::{bounds, is_float, is_unsigned};
+use crate::graph::Reduction;
 use ferrotune_devices::pjrt::Element;
 use half::{bf16, f16};
 use std::fmt::Display;

@@ -1,7 +1,8 @@
 //! The functions inside instructions, which combine two elements in a reduction or compare them in a sort.
 
 use super::notation::{name, number};
-use crate::graph::{Reduction, Update, is_float};
+use crate::element::is_float;
+use crate::graph::{Reduction, Update};
 use ferrotune_devices::pjrt::Element;
 
 /// StableHLO's name of the function that combines two elements in a reduction.

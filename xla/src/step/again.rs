@@ -3,7 +3,8 @@
 
 use super::compiled::{Compiled, State};
 use crate::backend::Backend;
-use crate::graph::{Array as _, Compare, Node, Op, Reduction, Unary, is_float};
+use crate::element::is_float;
+use crate::graph::{Array as _, Compare, Node, Op, Reduction, Unary};
 use crate::value::Value;
 use crate::view::node_of;
 use candle_core::external::Slot;

@@ -1,30 +1,15 @@
 //! Files by their names and patterns, decompressed if needed. A name is a path, or the address of an object.
 
+use super::hidden::is_left_out;
 use super::remote::{self, Coming, Remote};
 use crate::is_remote;
 use anyhow::{Context as _, Error, Result, bail};
 use bytes::Bytes;
-use glob::Pattern;
 use parquet::file::reader::{ChunkReader, Length};
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use url::{Position, Url};
-
-/// The folder into which macOS puts metadata of the files of an archive.
-const MACOSX: &str = "__MACOSX";
-
-/// Whether a name is that of a hidden file or folder, or of the folder with macOS' metadata in archives.
-pub(super) fn is_hidden(name: &str) -> bool {
-    name == MACOSX || name.starts_with('.') && !matches!(name, "." | "..")
-}
-
-/// Whether a file that matches a pattern is left out, because a part of its path is hidden and no part of the pattern names it.
-pub(super) fn is_left_out(path: &str, pattern: &str) -> bool {
-    let named: Vec<Pattern> =
-        pattern.split('/').filter(|part| is_hidden(part)).filter_map(|part| Pattern::new(part).ok()).collect();
-    path.split('/').any(|part| is_hidden(part) && !named.iter().any(|named| named.matches(part)))
-}
 
 /// The files that match a pattern, in the order of their names.
 pub(super) fn matching(pattern: &str) -> Result<Vec<PathBuf>> {

@@ -1,5 +1,6 @@
 //! Images, which the crate `image` decodes and `fast_image_resize` resizes.
 
+use super::hidden::is_hidden;
 use super::{files, remote};
 use crate::wire::{Array, Block, Contents, Shape};
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -157,7 +158,7 @@ fn is_image(path: &Path) -> bool {
 pub(super) fn list_objects(folder: &str) -> Result<Contents> {
     let (mut files, mut classes) = (Vec::new(), Vec::<String>::new());
     let mut objects = remote::within(folder)?;
-    objects.retain(|(_, path)| is_image(Path::new(path)) && !path.split('/').any(files::is_hidden));
+    objects.retain(|(_, path)| is_image(Path::new(path)) && !path.split('/').any(is_hidden));
     // The order compares names of folders and files, as on a disk: `a-b/1.png` comes after `a/1.png`.
     objects.sort_by(|(_, one), (_, other)| one.split('/').cmp(other.split('/')));
     for (address, path) in objects {
@@ -182,7 +183,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(unread)?;
     let mut paths =
         entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<PathBuf>>>().with_context(unread)?;
-    paths.retain(|path| !files::is_hidden(&name(path)));
+    paths.retain(|path| !is_hidden(&name(path)));
     paths.sort();
     Ok(paths)
 }

@@ -7,7 +7,7 @@ mod place;
 mod reason;
 mod upload;
 
-use super::files::is_left_out;
+use super::hidden::is_left_out;
 use anyhow::{Context as _, Result, bail};
 use bytes::{Bytes, BytesMut};
 pub(crate) use cache::{is_own as is_kept, keep};

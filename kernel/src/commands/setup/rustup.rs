@@ -1,7 +1,7 @@
 //! Finds or fetches rustup and runs it: the rustup on the search path, or one that is fetched for this installation alone.
 //! `rustup-init` and `rustup` are one program, which acts by the name under which it is called.
 
-use super::{Follower, SERVER_VARIABLE, Size, child, server};
+use super::{Follower, PAUSE, SERVER_VARIABLE, Size, Stopped, server};
 use crate::bound;
 use crate::environment;
 use crate::toolchain::own;
@@ -9,9 +9,11 @@ use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
 
 /// rustup's variable with the server from which `rustup-init` is downloaded.
 const ROOT_VARIABLE: &str = "RUSTUP_UPDATE_ROOT";
@@ -60,7 +62,7 @@ impl Rustup {
                 (follower.show)(&line);
             }
         };
-        let (status, messages) = child::run(&mut command, follower, &mut show)?;
+        let (status, messages) = run_to_its_end(&mut command, follower, &mut show)?;
         if !status.success() {
             let channel = format!("{}/dist/channel-rust-{version}.toml", server());
             let cure = format!(
@@ -100,7 +102,7 @@ fn download(url: &str, file: &Path, follower: &mut Follower<'_>) -> Result<()> {
             "there is neither rustup nor curl nor wget to fetch {url}; install one of them, or put that file on the PATH as an executable named rustup"
         );
     };
-    let (status, messages) = child::run(&mut command, follower, &mut |_| {})?;
+    let (status, messages) = run_to_its_end(&mut command, follower, &mut |_| {})?;
     if !status.success() {
         let cure = format!("connect this machine to the network, or name a mirror in {ROOT_VARIABLE}");
         bail!("cannot fetch {url}: {}; {cure}, then run `ferrotune setup`", reason(&messages));
@@ -135,4 +137,34 @@ fn reason(messages: &str) -> String {
         Some(last) => format!("{first} ({last})"),
         None => first.to_owned(),
     }
+}
+
+/// Runs a program of [`crate::bound`] to its end, and returns how it ended and its messages. `look` is called repeatedly meanwhile.
+fn run_to_its_end(
+    command: &mut Command,
+    follower: &mut Follower<'_>,
+    look: &mut dyn FnMut(&mut Follower<'_>),
+) -> Result<(ExitStatus, String)> {
+    let name = command.get_args().nth(2).unwrap_or_default().to_owned();
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut child = child.with_context(|| format!("cannot run {}", name.display()))?;
+    let mut stderr = child.stderr.take().context("stderr is piped")?;
+    let messages = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stderr.read_to_end(&mut bytes).map(|_| String::from_utf8_lossy(&bytes).into_owned())
+    });
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if (follower.is_stopped)() {
+            child.kill()?;
+            child.wait()?;
+            bail!(Stopped);
+        }
+        look(follower);
+        thread::sleep(PAUSE);
+    };
+    let messages = messages.join().map_err(|_| anyhow::anyhow!("the reader of messages panicked"))??;
+    Ok((status, messages))
 }

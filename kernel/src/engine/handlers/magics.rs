@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::engine::handlers::{devices, read_only, studies};
 use crate::execution::{Output, Payload};
 use crate::failure::Failure;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use ferrotune_display::Bundle;
 use ferrotune_magics::{Action, Study};
 use std::path::Path;
@@ -90,9 +90,4 @@ impl Engine {
         self.link.emit(Output::Payload(Payload::Page(bundle.data)));
         Ok(())
     }
-}
-
-pub(in crate::engine) fn help(name: &str) -> Result<Bundle> {
-    let help = ferrotune_magics::help(name).with_context(|| format!("there is no magic {name}"))?;
-    Ok(Bundle::text(help))
 }

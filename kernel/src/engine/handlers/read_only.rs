@@ -2,12 +2,11 @@
 //! subshell that has only such magics is therefore answered while another cell runs.
 
 use crate::engine::handlers::current_studies::CurrentStudies;
-use crate::engine::handlers::magics::help;
 use crate::engine::handlers::{profile, studies};
 use crate::engine::steps;
 use crate::execution::{Output, Payload};
 use crate::failure::Failure;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use ferrotune_display::Bundle;
 use ferrotune_magics::{Action, Best, Step, Study};
 use std::path::Path;
@@ -78,6 +77,12 @@ fn best(current_studies: &CurrentStudies, request: &Best) -> Result<Vec<Output>,
     let (bundle, code) = best.map_err(Failure::of_magic)?;
     let next = code.map(|code| Output::Payload(Payload::NextCell(code)));
     Ok([Output::display(bundle)].into_iter().chain(next).collect())
+}
+
+/// The help of a magic.
+pub(in crate::engine) fn help(name: &str) -> Result<Bundle> {
+    let help = ferrotune_magics::help(name).with_context(|| format!("there is no magic {name}"))?;
+    Ok(Bundle::text(help))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The call around the cursor: between the brackets of a call, the user asks for documentation of the called function.
 
-use super::knowledge::is_of_name;
+use super::is_of_name;
 use crate::engine::evaluate::place::{HEAD, parse};
 use ra_ap_syntax::TextSize;
 use ra_ap_syntax::ast::{self, AstNode as _};

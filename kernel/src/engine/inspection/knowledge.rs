@@ -3,11 +3,10 @@
 
 use super::analysed::Analysed;
 use super::rust::Rust;
-use super::{callee, crates, values};
+use super::{callee, crates, is_of_name, values};
 use crate::engine::Engine;
 use crate::engine::evaluate::commands;
 use crate::engine::handlers::current_studies::CurrentStudies;
-use crate::engine::startup::Leisure;
 use crate::execution::{Completion, Completions};
 use ferrotune_display::Bundle;
 use ferrotune_magics::{Ending, Matches, Values, cell_magic, split};
@@ -17,7 +16,7 @@ use serde_json::{Map, Value};
 pub(in crate::engine) struct Knowledge {
     rust: RustKnowledge,
     /// Names of the notebook's checkpoints.
-    pub(super) checkpoints: Vec<String>,
+    checkpoints: Vec<String>,
     /// The current studies, which magics without a study's name use.
     pub(super) current_studies: CurrentStudies,
 }
@@ -36,7 +35,7 @@ impl Engine {
         let items = || self.evaluator.item_names().into_iter().map(str::to_owned).collect();
         let rust = match self.evaluator.analysis() {
             Some((analyzer, state)) => RustKnowledge::Known(Box::new(Rust { analyzer, state, items: items() })),
-            None if self.leisure == Leisure::Analysis || self.evaluator.has_unread_sources() => RustKnowledge::Later,
+            None if self.will_analyse() || self.evaluator.has_unread_sources() => RustKnowledge::Later,
             None => RustKnowledge::Nothing,
         };
         Knowledge {
@@ -96,6 +95,10 @@ impl Knowledge {
         })
     }
 
+    fn values(&self, values: Values, word: &str) -> Vec<String> {
+        values::of(values, word, &self.checkpoints, &self.current_studies)
+    }
+
     /// Documentation of the name at the cursor, as a MIME bundle; an empty bundle if there is no documentation. None if only a later
     /// `Knowledge` can answer.
     pub(in crate::engine) fn inspect(&self, code: &str, cursor: usize) -> Option<Map<String, Value>> {
@@ -149,8 +152,4 @@ fn is_shell(code: &str, line: &str) -> bool {
 
 fn line_start(code: &str, cursor: usize) -> usize {
     code[..cursor].rfind('\n').map_or(0, |newline| newline + 1)
-}
-
-pub(super) fn is_of_name(character: char) -> bool {
-    character.is_alphanumeric() || character == '_'
 }

@@ -1,41 +1,40 @@
 //! Completion of the values of magics: names of the tuner, names of the notebook, and paths of files.
 
-use super::Knowledge;
+use crate::engine::handlers::current_studies::CurrentStudies;
 use crate::engine::handlers::{files, studies};
 use ferrotune_magics::Values;
 use ferrotune_oracle::pruner::Pruner;
 use ferrotune_oracle::terminator::Terminator;
 use ferrotune_results::export::Format;
 use ferrotune_results::plot::Plot;
+use std::path::Path;
 
-impl Knowledge {
-    /// The values that begin with `word`, sorted.
-    pub(super) fn values(&self, values: Values, word: &str) -> Vec<String> {
-        let names: Vec<String> = match values {
-            Values::Any => Vec::new(),
-            Values::Words(words) => owned(words.iter().copied()),
-            Values::Oracle => owned(ferrotune_oracle::names()),
-            Values::Pruner => owned(Pruner::names()),
-            Values::Terminator => owned(Terminator::NAMES),
-            Values::Plot => owned(Plot::names()),
-            Values::Format => owned(Format::names().chain(["model", "tensorboard"])),
-            Values::Magic => owned(ferrotune_magics::table().iter().map(ferrotune_magics::Magic::name)),
-            Values::Study => self.studies(),
-            Values::Checkpoint => self.checkpoints.clone(),
-            Values::Path => paths(word),
-        };
-        let mut names: Vec<String> = names.into_iter().filter(|name| name.starts_with(word)).collect();
-        names.sort_unstable();
-        // A magic reads a word with blanks in quotation marks; such a word cannot itself contain a quotation mark.
-        let quoted = |name: String| if name.contains(char::is_whitespace) { format!("\"{name}\"") } else { name };
-        names.into_iter().filter(|name| !name.contains(['"', '\''])).map(quoted).collect()
-    }
+/// The values that begin with `word`, sorted, in a notebook with these checkpoints and current studies.
+pub(super) fn of(values: Values, word: &str, checkpoints: &[String], current_studies: &CurrentStudies) -> Vec<String> {
+    let names: Vec<String> = match values {
+        Values::Any => Vec::new(),
+        Values::Words(words) => owned(words.iter().copied()),
+        Values::Oracle => owned(ferrotune_oracle::names()),
+        Values::Pruner => owned(Pruner::names()),
+        Values::Terminator => owned(Terminator::NAMES),
+        Values::Plot => owned(Plot::names()),
+        Values::Format => owned(Format::names().chain(["model", "tensorboard"])),
+        Values::Magic => owned(ferrotune_magics::table().iter().map(ferrotune_magics::Magic::name)),
+        Values::Study => studies_in(&current_studies.directory(None)),
+        Values::Checkpoint => checkpoints.to_vec(),
+        Values::Path => paths(word),
+    };
+    let mut names: Vec<String> = names.into_iter().filter(|name| name.starts_with(word)).collect();
+    names.sort_unstable();
+    // A magic reads a word with blanks in quotation marks; such a word cannot itself contain a quotation mark.
+    let quoted = |name: String| if name.contains(char::is_whitespace) { format!("\"{name}\"") } else { name };
+    names.into_iter().filter(|name| !name.contains(['"', '\''])).map(quoted).collect()
+}
 
-    /// The studies in the folder that magics use without `--directory`. The list is empty if that folder does not exist.
-    fn studies(&self) -> Vec<String> {
-        let folders = studies::folders_in(&self.current_studies.directory(None)).unwrap_or_default();
-        folders.iter().filter_map(|folder| Some(folder.file_name()?.to_str()?.to_owned())).collect()
-    }
+/// The studies in a folder. The list is empty if that folder does not exist.
+fn studies_in(folder: &Path) -> Vec<String> {
+    let folders = studies::folders_in(folder).unwrap_or_default();
+    folders.iter().filter_map(|folder| Some(folder.file_name()?.to_str()?.to_owned())).collect()
 }
 
 fn owned<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {

@@ -10,9 +10,10 @@ mod rates;
 mod restarts;
 mod strategy;
 
-use super::history::{History, Outcome, Row};
+use super::history::{History, Row};
 use super::random::generator;
 use super::sampler::Sampler;
+use super::settings::Outcome;
 use super::survival::{Fitness, survivors};
 use super::text::{SettingError, SettingsText};
 use super::variation;

@@ -13,10 +13,11 @@ mod region;
 pub(super) mod regret;
 mod warp;
 
-use super::history::{History, Outcome, Row};
+use super::history::{History, Row};
 use super::qmc;
 use super::random::generator;
 use super::sampler::Sampler;
+use super::settings::Outcome;
 use super::text::{SettingError, SettingsText};
 use crate::inferred::Space;
 use acquisition::{Promise, Quest};

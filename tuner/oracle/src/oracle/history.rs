@@ -2,7 +2,7 @@
 //! so a resumed search sees the same history.
 
 use super::curve;
-use super::settings::Settings;
+use super::settings::{Outcome, Settings};
 use crate::inferred::{Space, has_asked_all};
 use ferrotune_space::Value;
 use ferrotune_space::given::Given;
@@ -44,31 +44,6 @@ pub(crate) struct Row {
     pub(super) curve: Vec<(f64, f64)>,
     /// Whether the trial has asked for all its parameters.
     is_whole: bool,
-}
-
-/// The outcome of a trial.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Outcome {
-    /// The trial trained to its end.
-    Finished {
-        /// The value of each objective, where small is good; finite.
-        losses: Vec<f64>,
-        /// The sum of the constraints' violations: 0 if the trial keeps them all.
-        violation: f64,
-    },
-    /// The trial was pruned.
-    Pruned {
-        /// The number of epochs that the trial trained.
-        epochs: u64,
-        /// The summary of the first objective's reports, where small is good.
-        loss: Option<f64>,
-    },
-    /// The trial failed, was killed, timed out, or returned no value.
-    Failed,
-    /// The trial exceeded its memory limit, or was refused because it would exceed that limit.
-    OutOfMemory,
-    /// The trial runs, waits or was interrupted.
-    Open,
 }
 
 /// The part of an ended trial's record that may change: by a retry, or because the records are those of another study.

@@ -1,25 +1,9 @@
-//! Random search: every parameter is drawn separately. Learns nothing from trials.
+//! Random draws of parameters and samplers. Each is a function of the seed, the trial and the draw's purpose.
 
-use super::history::History;
-use super::sampler::Sampler;
 use crate::sampling::sample;
 use ferrotune_space::{Distribution, Value};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
-
-/// The random sampler.
-#[derive(Debug)]
-pub(super) struct Random;
-
-impl Sampler for Random {
-    fn propose(&mut self, _history: &History, _trial: u64) -> Option<Vec<f64>> {
-        None
-    }
-
-    fn looks_back(&self) -> bool {
-        false
-    }
-}
 
 /// Draws a parameter's value. The draw does not depend on the trial's other parameters or on their order.
 pub(super) fn draw(seed: u64, trial: u64, name: &str, distribution: &Distribution) -> Value {

@@ -60,6 +60,20 @@ pub(crate) trait Sampler: Debug {
     }
 }
 
+/// Random search: every parameter is drawn separately. Learns nothing from trials.
+#[derive(Debug)]
+pub(super) struct Random;
+
+impl Sampler for Random {
+    fn propose(&mut self, _history: &History, _trial: u64) -> Option<Vec<f64>> {
+        None
+    }
+
+    fn looks_back(&self) -> bool {
+        false
+    }
+}
+
 /// Answers requests for single parameters with a sampler's proposals.
 ///
 /// The proposal for a trial is made when it asks for its first parameter, and kept until the trial ends. After a

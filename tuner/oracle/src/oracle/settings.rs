@@ -1,6 +1,5 @@
 //! The settings of a search that oracles need, and the outcome of a trial's record under these settings.
 
-use super::history::Outcome;
 use super::{OracleError, Source};
 use ferrotune_space::given::Given;
 use ferrotune_space::objective::{Constraint, Objective};
@@ -82,6 +81,31 @@ impl Settings {
         let losses: Vec<f64> = losses.filter(|loss| loss.is_finite()).collect();
         Some(losses).filter(|losses| losses.len() == self.objectives.len())
     }
+}
+
+/// The outcome of a trial.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    /// The trial trained to its end.
+    Finished {
+        /// The value of each objective, where small is good; finite.
+        losses: Vec<f64>,
+        /// The sum of the constraints' violations: 0 if the trial keeps them all.
+        violation: f64,
+    },
+    /// The trial was pruned.
+    Pruned {
+        /// The number of epochs that the trial trained.
+        epochs: u64,
+        /// The summary of the first objective's reports, where small is good.
+        loss: Option<f64>,
+    },
+    /// The trial failed, was killed, timed out, or returned no value.
+    Failed,
+    /// The trial exceeded its memory limit, or was refused because it would exceed that limit.
+    OutOfMemory,
+    /// The trial runs, waits or was interrupted.
+    Open,
 }
 
 /// Refuses a search without objectives, or with the same objective twice.

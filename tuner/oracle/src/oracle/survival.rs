@@ -2,7 +2,7 @@
 //!
 //! Deb et al. (2002), A Fast and Elitist Multiobjective Genetic Algorithm: NSGA-II, IEEE TEC 6(2).
 
-use super::history::Outcome;
+use super::settings::Outcome;
 use crate::analysis::pareto;
 
 /// The losses of an individual, in the form that survival needs.

@@ -6,10 +6,11 @@
 
 mod parzen;
 
-use super::history::{History, Outcome, Row};
+use super::history::{History, Row};
 use super::qmc;
 use super::random::generator;
 use super::sampler::Sampler;
+use super::settings::Outcome;
 use super::survival::{Fitness, survivors};
 use super::text::{SettingError, SettingsText};
 use crate::inferred::Dimension;

@@ -12,6 +12,7 @@ use safetensors::tensor::{Metadata, SafeTensorError, SafeTensors, TensorInfo};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 
 /// A file mapped for the rest of the process, privately and writably.
 #[derive(Debug)]
@@ -244,4 +245,16 @@ pub(super) fn with_bytes(
 fn bytes_of<T: Copy>(numbers: &[T]) -> &[u8] {
     // SAFETY: the slice is initialised and has no padding, being of plain numbers; the lifetime is the slice's.
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
+}
+
+/// A tensor over the bytes of a file from `offset` on, without a copy, for formats whose header is not that of safetensors. `shape` has the innermost dimension last.
+///
+/// The mapping is private and never unmapped: a change of the tensor stays in this process. Nobody may shorten the file while
+/// the tensor is used.
+///
+/// Fails if the file cannot be mapped or has too few bytes, or if the numbers are not aligned.
+pub fn map_array(path: &Path, offset: usize, dtype: DType, shape: &[usize]) -> Result<Tensor, ShareError> {
+    let mapping = File::open(path).and_then(|file| Mapping::new(&file));
+    let mapping = mapping.map_err(|source| ShareError::File { what: format!("map {}:", path.display()), source })?;
+    mapping.tensor_at(&path.display().to_string(), offset, dtype, shape)
 }

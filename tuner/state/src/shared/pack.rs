@@ -1,7 +1,7 @@
 //! The writer of captured variables: all of them go into one sealed memory file. Makes no second copy of a contiguous tensor.
 
+use super::ShareError;
 use super::foreign::with_bytes;
-use super::{Share, ShareError};
 use candle_core::{DType, Device, Tensor};
 use ferrotune_machine::memory_file;
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
@@ -38,11 +38,6 @@ impl Pack {
     /// A pack without variables.
     pub fn new() -> Pack {
         Pack::default()
-    }
-
-    /// Adds a variable; [`Share::pack`] with another order of arguments.
-    pub fn add<T: Share>(&mut self, name: &str, variable: &T) -> Result<(), ShareError> {
-        variable.pack(name, self)
     }
 
     /// Adds a tensor, whose data are read when the file is written.

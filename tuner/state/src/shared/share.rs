@@ -41,6 +41,13 @@ pub trait Share: Sized {
     }
 }
 
+impl Pack {
+    /// Adds a variable; [`Share::pack`] with another order of arguments.
+    pub fn add<T: Share>(&mut self, name: &str, variable: &T) -> Result<(), ShareError> {
+        variable.pack(name, self)
+    }
+}
+
 /// Implements `Share` for a struct whose fields implement it. In a notebook, write it on its own line, in the cell of
 /// the struct or in a later one.
 ///

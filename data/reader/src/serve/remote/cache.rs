@@ -1,9 +1,10 @@
 //! A cache of objects' parts on disk, so that the next pass, trial or session does not fetch them again. A part is used only if the
 //! server confirms its version. The least recently used parts make room for others.
 
-use super::object::Version;
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
+use object_store::ObjectMeta;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _, Write as _};
@@ -33,6 +34,29 @@ pub(crate) fn keep(folder: PathBuf, limit: u64) {
     let (added, is_broken) = (AtomicU64::new(u64::MAX / 2), AtomicBool::new(false));
     // There is only one call.
     CACHE.get_or_init(|| Cache { folder, limit, added, is_broken });
+}
+
+/// The data that identify the version of an object.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Version {
+    pub(super) size: u64,
+    pub(super) e_tag: Option<String>,
+    modified: i64,
+}
+
+impl Version {
+    pub(super) fn of(meta: &ObjectMeta) -> Version {
+        Version { size: meta.size, e_tag: meta.e_tag.clone(), modified: meta.last_modified.timestamp() }
+    }
+
+    /// Whether an object's metadata are of this version. A server without times reports the epoch or the present time.
+    pub(super) fn is_that_of(&self, meta: &ObjectMeta) -> bool {
+        let is_same = match &self.e_tag {
+            Some(tag) => meta.e_tag.as_ref() == Some(tag),
+            None => meta.e_tag.is_none() && meta.last_modified.timestamp() == self.modified,
+        };
+        is_same && meta.size == self.size
+    }
 }
 
 /// The version of an object whose parts may be in the cache.

@@ -1,12 +1,12 @@
 //! An object of one version, which is fetched in parts.
 
+use super::AHEAD;
+use super::cache::{self, Version};
 use super::place::Place;
 use super::reason::{Access, changed, reason};
-use super::{AHEAD, cache};
 use anyhow::{Result, anyhow};
 use bytes::Bytes;
 use object_store::{Error, GetOptions, GetRange, ObjectMeta};
-use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -18,29 +18,6 @@ const CUTS: u32 = 5;
 
 /// The time after which no further attempt begins.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// The data that identify the version of an object.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Version {
-    pub(super) size: u64,
-    pub(super) e_tag: Option<String>,
-    modified: i64,
-}
-
-impl Version {
-    fn of(meta: &ObjectMeta) -> Version {
-        Version { size: meta.size, e_tag: meta.e_tag.clone(), modified: meta.last_modified.timestamp() }
-    }
-
-    /// Whether an object's metadata are of this version. A server without times reports the epoch or the present time.
-    fn is_that_of(&self, meta: &ObjectMeta) -> bool {
-        let is_same = match &self.e_tag {
-            Some(tag) => meta.e_tag.as_ref() == Some(tag),
-            None => meta.e_tag.is_none() && meta.last_modified.timestamp() == self.modified,
-        };
-        is_same && meta.size == self.size
-    }
-}
 
 /// An object in a store or on a web server, with its version.
 pub(super) struct Object {

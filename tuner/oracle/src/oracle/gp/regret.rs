@@ -3,8 +3,9 @@
 use super::evidence::active;
 use super::kernel::{Axis, embed};
 use super::model::{Data, Hyper, Process, fit};
-use crate::oracle::history::{History, Outcome, Row};
+use crate::oracle::history::{History, Row};
 use crate::oracle::qmc;
+use crate::oracle::settings::Outcome;
 
 /// The smallest and the largest number of trials in the fit; between these limits the fit has the better half of the trials.
 const TRIALS: (usize, usize) = (20, 150);

@@ -2,7 +2,7 @@
 //! that were hashed. The plugin gets a path of its own, in folders that mirror those of the original file, because a plugin
 //! finds libraries beside itself (`$ORIGIN`, `dladdr`). Those libraries are not hashed.
 
-use super::code::sealed;
+use super::sealed;
 use crate::process::Library;
 use ferrotune_space::wire::PluginCopy;
 use std::ffi::OsStr;
@@ -14,8 +14,8 @@ use tempfile::TempDir;
 
 /// The plugin of a study.
 #[derive(Debug)]
-pub(super) struct Plugin {
-    pub(super) copy: PluginCopy,
+pub(in crate::supervisor) struct Plugin {
+    pub(in crate::supervisor) copy: PluginCopy,
     /// The bytes of the plugin, which this process holds open for its workers.
     _library: Library,
     /// The folder that mirrors the surroundings of the original file. No other user can change it.

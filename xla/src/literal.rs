@@ -1,12 +1,8 @@
-//! Copies of arrays between candle's memory and a device, and between devices.
+//! candle's arrays on the CPU as literals of PJRT, and literals as arrays.
 
-use crate::device::backend_of;
 use crate::element::element_of;
-use crate::graph::Node;
-use crate::step::{self, computed};
-use crate::view::node_of;
 use candle_core::backend::BackendStorage as _;
-use candle_core::{CpuStorage, DType, Device, Error, Result, Tensor, bail};
+use candle_core::{CpuStorage, DType, Error, Result, bail};
 use ferrotune_devices::pjrt::Literal;
 
 /// candle's array as a literal of PJRT, with one dimension.
@@ -42,23 +38,6 @@ pub(crate) fn values_of(literal: &Literal, dtype: DType) -> Result<CpuStorage> {
         DType::F64 => CpuStorage::F64(elements_of(bytes)),
         other => bail!("{other:?} is not computed with on XLA devices"),
     })
-}
-
-/// A copy of the tensor on another device, without its history. Between cores of one plugin the copy is started without a wait;
-/// between other devices the array goes through the host.
-pub(crate) fn sent(tensor: &Tensor, device: &Device) -> Result<Tensor> {
-    if tensor.device().same_device(device) {
-        return Ok(tensor.detach());
-    }
-    match (backend_of(tensor.device()), backend_of(device)) {
-        (Some(from), Some(to)) if from.client().is_same(to.client()) && from.cores() == to.cores() => {
-            let node = node_of(tensor)?;
-            let node = computed(from, &node, &node.form())?;
-            let copies = to.copies(node.value().unwrap_or_default())?;
-            step::tensor(device, &Node::data(copies, &node.form()))
-        }
-        _ => tensor.detach().to_device(device),
-    }
 }
 
 fn bytes_of<T: bytemuck::NoUninit>(values: &[T]) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! The magic `%tpu_check`, which compiles programs for a TPU that need not be attached.
 
-use super::{fail, say, with_probe};
 use crate::compile::Step;
+use crate::device::{fail, say, with_probe};
 use ferrotune_devices::probe::Module;
 use ferrotune_devices::{Check, Machine, detect};
 use ferrotune_xla::{Signature, backend_of};
