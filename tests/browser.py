@@ -19,6 +19,8 @@ from session import TARGET, wait_for
 INSTALL_TIMEOUT_S = 240
 START_TIMEOUT_S = 60
 SCREENSHOTS = TARGET / "browser"
+# The pictures of the guide: `FERROTUNE_PICTURES=1` takes them anew.
+GUIDE = pathlib.Path(__file__).parent.parent / "docs/pictures"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 # What JupyterLab would ask, fetch or leave out of the page while a test looks at it.
@@ -178,6 +180,20 @@ class Notebook:
         """Keeps a picture of the page as it is."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=SCREENSHOTS / f"{name}.png")
+
+    def start(self, cell):
+        """Starts a cell; returns the place of its outputs."""
+        cell.locator(".cm-content").click()
+        self.page.keyboard.press("Control+Enter")
+        # The frame of the cell that is edited goes.
+        self.page.keyboard.press("Escape")
+        return cell.locator(".jp-OutputArea-output")
+
+    def picture(self, name, cell):
+        """Keeps a picture of a cell and its outputs, which is one of the guide's where they are taken anew."""
+        folder = GUIDE if "FERROTUNE_PICTURES" in os.environ else SCREENSHOTS
+        folder.mkdir(parents=True, exist_ok=True)
+        cell.screenshot(path=folder / f"{name}.png")
 
     def screenshot_in_both_themes(self, name):
         """Keeps pictures of the whole notebook in the light and the dark theme."""

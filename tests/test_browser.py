@@ -1,10 +1,12 @@
 """A user's day in JupyterLab with a real browser: run, complete, inspect, interrupt, restart, and look at results.
 
-Pictures of the pages are kept under `target/browser`, in the light and in the dark theme.
+Pictures of the pages are kept under `target/browser`, in the light and in the dark theme. With `FERROTUNE_PICTURES=1` the pictures of
+the guide are taken anew, in `docs/pictures`.
 """
 
 import os
 import pathlib
+import re
 import time
 
 import nbformat
@@ -45,6 +47,63 @@ BACKGROUND = """%%tune --background --oracle random --objective loss:min --max-t
     std::thread::sleep(std::time::Duration::from_millis(300));
     Ok(lr)
 }"""
+
+# The cells whose pictures the guide has, by the pictures' names.
+GUIDE = {
+    "search": """%%tune --objective loss:min --max-trials 12 --seed 3 --project pictures --overwrite
+|trial| {
+    let lr: f64 = trial.float("lr", 1e-4..=1e-1).log().get()?;
+    let units: usize = trial.int("units", 16..=128).step(16).get()?;
+    for epoch in trial.epochs(10) {
+        std::thread::sleep(std::time::Duration::from_millis(40));
+        let loss = (lr - 0.01).abs() + 1.0 / (units as f64 * (epoch + 1) as f64);
+        trial.report(epoch, [("loss", loss)])?;
+    }
+    trial.best("loss")
+}""",
+    "plot": "%plot intermediate",
+    "values": """use candle_core::{Device, Tensor};
+#[derive(Debug)]
+struct Planet { name: &'static str, radius_km: f64 }
+
+let numbers = Tensor::arange(0f32, 12., &Device::Cpu)?.reshape((3, 4))?;
+ferrotune::show!(numbers);
+vec![
+    Planet { name: "Mercury", radius_km: 2439.7 },
+    Planet { name: "Earth", radius_km: 6371.0 },
+]""",
+    "image": """let pixels = (0..6 * 28 * 28).map(|at| {
+    let (wave, y, x) = (at / 784 + 1, at / 28 % 28, at % 28);
+    0.5 + 0.5 * ((x * x + y * y) as f32 * wave as f32 / 400.0).cos()
+});
+let batch = Tensor::from_iter(pixels, &Device::Cpu)?.reshape((6, 1, 28, 28))?;
+ferrotune::display::image(&batch)?;""",
+    "progress": """for epoch in ferrotune::progress(0..10).named("epochs") {
+    for batch in ferrotune::progress(0..20).named("batches") {
+        std::thread::sleep(std::time::Duration::from_millis(15));
+    }
+}""",
+    "error": 'let count: u32 = "seven";',
+    "widgets": """use ferrotune::widget;
+let epochs = widget::int_slider("epochs", 1..=50, 10)?;
+let rate = widget::float_box("learning rate", 1e-3)?;
+epochs.show();
+rate.show();""",
+    "profile": """%%profile
+for number in &slow {
+    number?;
+    sleep(Duration::from_millis(3));
+}""",
+}
+# What the cell of the picture of a profile needs.
+SLOW = """use ferrotune::data::Dataset;
+use std::{thread::sleep, time::Duration};
+let slow = Dataset::from_iter(0..40u32).map(1, |number| {
+    sleep(Duration::from_millis(9));
+    Ok(number)
+});"""
+# Pictures that are taken while the cell runs, when its output has this text.
+RUNNING = {"search": re.compile(r"\b[4-9]/12 trials"), "progress": re.compile(r"\b[4-7]/10")}
 
 # How many colours a plot has: an empty one has one or two.
 COLOURS = """plot => new Set([...plot.querySelectorAll('path, text, rect')].flatMap(
@@ -89,6 +148,8 @@ def lab(chromium, tmp_path_factory):
     """Opens a notebook of a JupyterLab by its name."""
     folder = notebook_run.copy_of(NOTEBOOKS, tmp_path_factory.mktemp("lab"))
     write_notebook(folder / "gallery.ipynb", GALLERY)
+    # An error ends a run of all cells.
+    write_notebook(folder / "guide.ipynb", [SLOW, *sorted(GUIDE.values(), key=lambda source: source == GUIDE["error"])])
     write_notebook(folder / "scratch.ipynb", [""])
     write_notebook(folder / "background.ipynb", [BACKGROUND, "// stop"])
     with browser.jupyterlab(folder, tmp_path_factory.mktemp("home")) as address:
@@ -145,6 +206,20 @@ def test_results_are_drawn_in_both_themes(lab):
         notebook.theme(f"JupyterLab {theme}")
         assert min(plot.evaluate(CONTRAST) for plot in plots) >= 4.5, theme
     notebook.screenshot_in_both_themes("gallery")
+    assert notebook.errors == []
+
+
+def test_the_guide_has_a_picture_of_each_kind_of_output(lab):
+    notebook = lab("guide")
+    notebook.page.set_viewport_size({"width": 1120, "height": 1300})
+    notebook.run_all(120)
+    for name, source in GUIDE.items():
+        cell = notebook.cell(source.splitlines()[0])
+        if text := RUNNING.get(name):
+            notebook.start(cell).filter(has_text=text).first.wait_for()
+        notebook.picture(name, cell)
+        notebook.wait_until_idle()
+    assert {path.stem for path in browser.GUIDE.glob("*.png")} == set(GUIDE)
     assert notebook.errors == []
 
 

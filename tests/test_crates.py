@@ -3,10 +3,14 @@ each, so only the smallest runs by default: FERROTUNE_TEST_CRATES=1 runs all."""
 
 import base64
 import os
+import pathlib
+import re
 
 import pytest
 
 from test_values import only, shown
+
+PAGE = pathlib.Path(__file__).parent.parent / "docs/display.md"
 
 heavy = pytest.mark.skipif("FERROTUNE_TEST_CRATES" not in os.environ, reason="FERROTUNE_TEST_CRATES=1 builds these crates")
 
@@ -43,16 +47,9 @@ def test_plotly_gives_its_own_plot_to_the_front_end(start):
 @heavy
 def test_charming_renders_a_page(start):
     kernel = start()
-    kernel.ok(':dep charming = "0.6"\nuse charming::{Chart, HtmlRenderer, component::Axis, element::AxisType, series::Line};')
-    kernel.ok(
-        "let chart: Chart = Chart::new()\n    .x_axis(Axis::new().type_(AxisType::Category).data(vec![\"a\", \"b\"]))\n"
-        "    .y_axis(Axis::new().type_(AxisType::Value))\n    .series(Line::new().data(vec![3, 7]));"
-    )
-    bundle = only(
-        kernel,
-        'let page = HtmlRenderer::new("loss", 600, 400).render(&chart)?.replace(\'&\', "&amp;").replace(\'"\', "&quot;");\n'
-        'ferrotune::display::html(format!("<iframe width=640 height=440 frameborder=0 srcdoc=\\"{page}\\"></iframe>"));',
-    )
+    (cell,) = re.findall(r"^```rust\n(:dep charming.*?)^```$", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    # The line `:dep` shows its progress first.
+    *_, bundle = shown(kernel, cell)
     assert bundle["text/html"].startswith("<iframe") and "echarts" in bundle["text/html"]
 
 

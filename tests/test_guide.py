@@ -1,9 +1,12 @@
-"""The Rust blocks of the guide run as cells, page by page, in the page's order; those that do not are listed with their reasons."""
+"""The Rust blocks of the guide run as cells, page by page, in the page's order; the others are listed with their reasons."""
 
+import json
 import pathlib
 import re
 
 import pytest
+
+from test_devices_xla import XLA_CPU, xla_cpu  # noqa: F401
 
 GUIDE = pathlib.Path(__file__).parent.parent / "docs"
 
@@ -35,20 +38,11 @@ ELSEWHERE = {
     "rust-api.md": "cargo xtask package",
 }
 
-# The blocks that no test runs, by their beginnings, with the reasons.
-NOT_RUN = {
-    "let trips = data::parquet": "reads from buckets on the network",
-    "let page = HtmlRenderer": "needs a crate whose build takes a minute; tests/test_crates.py has the same lines, for those who ask for it",
-    "%%rust -i x -o means": "a cell of a Python notebook, without the cell that makes its array",
-    "%%rust\n%timeit": "a cell of a Python notebook, without the cell that makes its data",
-    "fn model(trial: &Trial)": "a sketch: the model is the user's",
-    "use ferrotune::strategy::{self, Strategy};": "a sketch: model and gradients are the user's",
-    "for epoch in trial.epochs(20) {\n    let losses": "a sketch of a body of %%tune",
-    "let cluster = Cluster::new": "a sketch: two hosts with cards",
-    "use ferrotune::xla::{self, Options};": "a sketch: model and gradients are the user's",
-    "let device = xla::open_with": "a sketch: the loss is the user's",
-    "use ferrotune::xla::{self, Pipeline, Stage};": "a sketch: the blocks of the model are the user's",
-}
+# The blocks that are compiled and not run, by their beginnings, with the reasons.
+COMPILED = {"let trips = data::parquet": "reads from buckets on the network"}
+
+# The blocks that this file does not run, by their beginnings, with the reasons.
+NOT_RUN = {":dep charming": "the build of the crate takes a minute; tests/test_crates.py runs this block, for those who ask for it"}
 
 
 def blocks(page):
@@ -56,8 +50,12 @@ def blocks(page):
     return re.findall(r"^```rust[^\n]*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
 
 
+def every_block():
+    return [block for page in GUIDE.glob("*.md") for block in blocks(page)]
+
+
 def runnable(page):
-    return [block for block in blocks(page) if not block.startswith(tuple(NOT_RUN))]
+    return [block for block in blocks(page) if not block.startswith((*COMPILED, *NOT_RUN))]
 
 
 PAGES = [page.name for page in sorted(GUIDE.glob("*.md")) if page.name not in ELSEWHERE and runnable(page)]
@@ -74,8 +72,23 @@ def test_blocks_of_a_page_run_as_cells(start, name):
         assert reply["status"] == "ok", f"{block}\n{reply}"
 
 
+@pytest.mark.parametrize("beginning", COMPILED)
+def test_other_blocks_compile(start, beginning):
+    (block,) = [block for block in every_block() if block.startswith(beginning)]
+    start().ok(f"use ferrotune::data;\nfn never_called() -> ferrotune::Result<()> {{\n{block}Ok(())\n}}")
+
+
+def test_functions_for_the_cores_of_a_plugin_train(start, xla_cpu):  # noqa: F811
+    kernel = start()
+    for block in runnable(GUIDE / "strategies.md"):
+        kernel.ok(block)
+    plugin = f"std::path::Path::new({json.dumps(XLA_CPU)})"
+    for function in ("on_four_cores", "on_a_mesh"):
+        losses = json.loads(kernel.ok(f"{function}({plugin})?").result)
+        assert len(losses) == 20 and losses[-1] < 0.5 * losses[0], (function, losses)
+
+
 def test_each_exception_is_of_a_block():
-    every = [block for page in GUIDE.glob("*.md") for block in blocks(page)]
-    for beginning in [*BEFORE, *NOT_RUN]:
-        assert [block for block in every if block.startswith(beginning)], beginning
+    for beginning in [*BEFORE, *COMPILED, *NOT_RUN]:
+        assert [block for block in every_block() if block.startswith(beginning)], beginning
     assert {page for page in ELSEWHERE if blocks(GUIDE / page)} == set(ELSEWHERE)

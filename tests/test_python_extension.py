@@ -232,3 +232,12 @@ def test_the_cells_of_the_page_about_colab_find_a_model(tmp_path):
     data, search = re.findall(r"```rust\n(.*?)```", page, re.DOTALL)
     *_, best = run_notebook(tmp_path, data, search, "%best")
     assert "let lr: f64 =" in best[0].data["text/plain"]
+
+
+def test_the_cells_of_the_page_about_python_run(tmp_path):
+    page = (PACKAGE.parent / "docs/python.md").read_text()
+    load, *cells, large = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert load.strip() == "%load_ext ferrotune" and "ferrotune.empty" in large, "the last block needs the user's data"
+    *_, shape, timed = run_notebook(tmp_path, *cells)
+    assert shape[0].data["text/plain"] == "(64,)"
+    assert any(" per loop" in str(output) for output in timed), timed
