@@ -284,27 +284,10 @@ impl Engine {
         result.map(drop)
     }
 
-    /// Says which new variables end with the cell, which ones later cells have with another type, and which statics are not the
-    /// earlier ones or not the same in later cells.
-    fn warn_unkept(&mut self, Evaluated { unkept, converted, renewed, copied, .. }: &Evaluated) {
-        self.notebook.origins.unkept(self.notebook.count, unkept);
-        // A name that begins with `_` is of a value that the user does not mean to use.
-        let unkept = unkept.iter().filter(|(name, _)| !name.starts_with('_'));
-        let unkept = unkept.map(|(name, reason)| format!("`{name}` is not kept: {reason}\n"));
-        let converted = converted.iter().map(|(name, kept)| format!("`{name}` is kept as `{kept}`\n"));
-        let renewed = renewed.iter().map(|name| {
-            format!(
-                "`{name}` begins anew: its type is defined anew
-"
-            )
-        });
-        let copied = copied.iter().map(|name| {
-            format!(
-                "`{name}` begins anew in each cell: write the lifetimes in its type, as in `Cow<'static, str>`
-"
-            )
-        });
-        let text: String = unkept.chain(converted).chain(renewed).chain(copied).collect();
+    /// Says what later cells do not have as this one has it.
+    fn warn_unkept(&mut self, evaluated: &Evaluated) {
+        self.notebook.origins.unkept(self.notebook.count, &evaluated.unkept);
+        let text = evaluated.differences();
         if !text.is_empty() {
             self.link.emit(Output::Stream(Stream::Stderr, text));
         }

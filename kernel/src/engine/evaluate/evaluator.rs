@@ -55,3 +55,19 @@ pub(in crate::engine) struct Evaluated {
     /// The items whose statics each cell has for itself.
     pub(in crate::engine) copied: Vec<String>,
 }
+
+impl Evaluated {
+    /// A line for each variable that ends with the cell or that later cells have with another type, and for each static that is
+    /// not the one of earlier or later cells.
+    pub(in crate::engine) fn differences(&self) -> String {
+        // A name that begins with `_` is of a value that the user does not mean to use.
+        let unkept = self.unkept.iter().filter(|(name, _)| !name.starts_with('_'));
+        let unkept = unkept.map(|(name, reason)| format!("`{name}` is not kept: {reason}\n"));
+        let converted = self.converted.iter().map(|(name, kept)| format!("`{name}` is kept as `{kept}`\n"));
+        let renewed = self.renewed.iter().map(|name| format!("`{name}` begins anew: its type is defined anew\n"));
+        let copied = self.copied.iter().map(|name| {
+            format!("`{name}` begins anew in each cell: write the lifetimes in its type, as in `Cow<'static, str>`\n")
+        });
+        unkept.chain(converted).chain(renewed).chain(copied).collect()
+    }
+}
