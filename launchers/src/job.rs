@@ -146,6 +146,15 @@ fn is_variable(name: &str) -> bool {
         && name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_')
 }
 
+/// The variables by which programs and libraries are found, and those of the user's language and time zone.
+const KEPT: [&str; 9] = ["HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "TZ", "USER"];
+
+/// The environment variables of this process that commands receive. Other variables may contain secrets, which an engine would store
+/// or show.
+pub(crate) fn kept_environment() -> impl Iterator<Item = (&'static str, OsString)> {
+    KEPT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

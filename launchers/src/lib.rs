@@ -11,7 +11,6 @@
 //! lost is [`Status::Gone`]. The crate does not know what the commands do.
 
 mod call;
-mod environment;
 mod error;
 mod id;
 mod job;

@@ -5,7 +5,8 @@
 //! launcher has to watch for its end. Processors and memory are not limited, all commands start at once, and GPUs are not
 //! divided among them.
 
-use crate::{Job, JobId, Launcher, LauncherError, Status, environment};
+use crate::job::kept_environment;
+use crate::{Job, JobId, Launcher, LauncherError, Status};
 use ferrotune_machine::child;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::collections::HashMap;
@@ -99,7 +100,7 @@ impl Local {
             .args(words)
             .current_dir(&job.folder)
             .env_clear()
-            .envs(environment::kept())
+            .envs(kept_environment())
             .envs(job.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(log)

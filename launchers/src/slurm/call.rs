@@ -1,8 +1,9 @@
 //! Calls of Slurm's programs, with the environment that each needs.
 
 use super::ENGINE;
+use crate::LauncherError;
 use crate::call::Programs;
-use crate::{LauncherError, environment};
+use crate::job::kept_environment;
 use std::ffi::{OsStr, OsString};
 use std::process::Command;
 
@@ -21,7 +22,7 @@ pub(super) fn sbatch(
     // wrong job.
     let needed = |name: &str| name.starts_with("SBATCH_") || ["SLURM_CONF", "SLURM_CLUSTERS"].contains(&name);
     let mut command = Command::new(PROGRAMS.path_of("sbatch")?);
-    command.args(arguments).env_clear().envs(environment::kept());
+    command.args(arguments).env_clear().envs(kept_environment());
     command.envs(std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(needed)));
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     PROGRAMS.output("sbatch", command, script)
