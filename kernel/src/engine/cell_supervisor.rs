@@ -1,7 +1,7 @@
 //! The engine's handle of the cell supervisor, a child process that answers requests over the link. Dropping the handle ends the
 //! process.
 
-use super::link::CellLink;
+use super::evaluate::link::CellLink;
 use crate::cell_supervisor;
 use crate::failure::{ErrorName, Failure};
 use crate::runtime::OWN_PROGRAM;

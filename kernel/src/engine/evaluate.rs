@@ -7,6 +7,7 @@ pub(super) mod evaluator;
 pub(super) mod evaluator_state;
 pub(super) mod implementations;
 pub(super) mod insertions;
+pub(super) mod link;
 pub(super) mod origins;
 pub(super) mod place;
 pub(super) mod places;

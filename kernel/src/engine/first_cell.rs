@@ -1,8 +1,8 @@
 //! The cells before the engine runs. The first cell that needs Rust installs the toolchain on a machine that has none. Magics that
 //! need no Rust are answered before the installation. If an installation fails, the next cell tries to install again.
 
+use super::evaluate::link::CellLink;
 use super::handlers::read_only::help;
-use super::link::CellLink;
 use super::{Interrupts, STOPPED_BEFORE, steps};
 use crate::commands::setup::{Follower, Setup, Stopped};
 use crate::execution::{Cell, LiveDisplay, Output, Payload, Work};

@@ -1,6 +1,6 @@
 //! The user's interrupt, which stops the running search or cell. The server's threads and the engine's thread share this state.
 
-use super::link::CellLink;
+use super::evaluate::link::CellLink;
 use crate::execution::Cell;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;

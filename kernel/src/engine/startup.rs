@@ -3,8 +3,8 @@
 
 use super::cell_supervisor::{self, CellSupervisor};
 use super::evaluate::evaluator::Evcxr;
+use super::evaluate::link::CellLink;
 use super::inspection::{Knowledge, STACK_BYTES};
-use super::link::CellLink;
 use super::{Engine, Inspector, Interrupts, first_cell, steps};
 use crate::allocator;
 use crate::chain;

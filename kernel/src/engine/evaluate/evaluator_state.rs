@@ -4,17 +4,13 @@
 //! item of the notebook, and evcxr lists the variables with their types. One cell made of these items and variables gives the
 //! state back to an evcxr that has forgotten everything.
 
-use crate::engine::evaluate::place;
-use crate::engine::evaluate::undecided::Undecided;
+use crate::engine::evaluate::place::{self, STATEMENTS};
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 use syn::visit::{self, Visit};
 
 /// The line of the generated source that ends the items. Every notebook has it, since its first cell uses `?`.
 const BELOW_ITEMS: &str = "struct EvcxrUserCodeError {}";
-
-/// The beginning of the generated function that has the statements of a cell.
-pub(in crate::engine) const STATEMENTS: &str = "pub extern \"C-unwind\" fn run_user_code_";
 
 /// The first line of the generated source.
 const ABOVE_ITEMS: &str = "#![allow(unused_imports, unused_mut, dead_code)]";
@@ -24,6 +20,15 @@ const ATTRIBUTE: &str = "#![";
 
 /// The first item without a name, which every notebook has. evcxr writes the items with names above this item.
 const FIRST_UNNAMED: &str = "use ::ferrotune::cell::shown::*;";
+
+/// A `let` that waits for the cell that decides its type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::engine) struct Undecided {
+    /// The names that the statement declares.
+    pub(in crate::engine) names: Vec<String>,
+    /// The statement, in one line.
+    pub(in crate::engine) statement: String,
+}
 
 /// The state of evcxr after a cell.
 #[derive(Clone, Debug, Default)]

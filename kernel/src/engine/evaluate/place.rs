@@ -2,9 +2,11 @@
 //! leaves their texts unchanged. It puts the items of all cells, in any order, before a function with the statements of one cell.
 
 use crate::engine::evaluate::commands;
-use crate::engine::evaluate::evaluator_state::STATEMENTS;
 use ra_ap_syntax::ast::HasName as _;
 use ra_ap_syntax::{AstNode, Edition, Parse, SourceFile, SyntaxNode, ast};
+
+/// The beginning of the generated function that has the statements of a cell.
+pub(in crate::engine) const STATEMENTS: &str = "pub extern \"C-unwind\" fn run_user_code_";
 
 /// The text that evcxr's splitter puts before a cell to parse the cell as a function's body.
 pub(in crate::engine) const HEAD: &str = "fn f(){";

@@ -3,6 +3,7 @@
 
 use crate::engine::Engine;
 use crate::engine::evaluate::evaluator::Evaluated;
+use crate::engine::evaluate::evaluator_state::Undecided;
 use crate::engine::evaluate::insertions::Insertions;
 use crate::engine::evaluate::preparation::Prepared;
 use crate::failure::Failure;
@@ -41,15 +42,6 @@ const MAKERS: [&str; 17] = [
 
 /// The variants that hold a value.
 const VARIANTS: [&str; 3] = ["Err", "Ok", "Some"];
-
-/// A `let` that waits for the cell that decides its type.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::engine) struct Undecided {
-    /// The names that the statement declares.
-    pub(in crate::engine) names: Vec<String>,
-    /// The statement, in one line.
-    pub(in crate::engine) statement: String,
-}
 
 impl Engine {
     /// Evaluates a cell together with the waiting statements that it uses. Statements of the cell whose types are open begin to wait.

@@ -5,8 +5,8 @@ mod view;
 
 use crate::disk::write_whole;
 use crate::engine::Engine;
+use crate::engine::evaluate::link::CellOutcome;
 use crate::engine::handlers::files::expanded;
-use crate::engine::link::CellOutcome;
 use crate::failure::Failure;
 use anyhow::{Context, Result, anyhow, bail};
 use chrono::Local;

@@ -4,7 +4,7 @@
 use crate::bound;
 use crate::cell_supervisor::streams::{Utf8, read_available, retry, set_nonblocking};
 use crate::engine::Engine;
-use crate::engine::link::CellLink;
+use crate::engine::evaluate::link::CellLink;
 use crate::execution::Stream;
 use crate::failure::{ErrorName, Failure};
 use anyhow::{Context, Result};

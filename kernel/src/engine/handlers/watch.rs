@@ -1,6 +1,6 @@
 //! `%tune status|wait|stop`, for searches in the background or of another notebook, which are read from their study's folder.
 
-use crate::engine::link::CellLink;
+use crate::engine::evaluate::link::CellLink;
 use crate::execution::{LiveDisplay, Output, Stream};
 use crate::failure::{ErrorName, Failure};
 use crate::search_process::progress;

@@ -4,7 +4,7 @@
 use crate::engine::cell_supervisor::CellSupervisor;
 use crate::engine::evaluate::evaluator::{Evaluated, Evaluator};
 use crate::engine::evaluate::evaluator_state::EvaluatorState;
-use crate::engine::link::CellLink;
+use crate::engine::evaluate::link::CellLink;
 use crate::engine::{Engine, Inspector, Interrupts};
 use crate::execution::{Cell, Output, Payload, Stream, Work};
 use crate::runtime::Runtime;

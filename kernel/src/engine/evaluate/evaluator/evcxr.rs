@@ -7,7 +7,7 @@ use crate::chain;
 use crate::compile;
 use crate::engine::evaluate::dependencies;
 use crate::engine::evaluate::evaluator_state::EvaluatorState;
-use crate::engine::link::CellLink;
+use crate::engine::evaluate::link::CellLink;
 use crate::execution::{Output, Stream};
 use crate::prelude::{self, Prelude};
 use crate::runtime::{OWN_PROGRAM, Runtime};

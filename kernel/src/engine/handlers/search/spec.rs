@@ -2,8 +2,8 @@
 //! knows. Starts nothing.
 
 use crate::compile::CRATES;
+use crate::engine::evaluate::link::TuneRequest;
 use crate::engine::handlers::files::expanded;
-use crate::engine::link::TuneRequest;
 use anyhow::{Context, Result};
 use ferrotune_journal::StorageUrl;
 use ferrotune_magics::Resume;

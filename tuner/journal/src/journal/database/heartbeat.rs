@@ -9,7 +9,7 @@ use super::connection::{Connection, Row, Value};
 use super::error::DatabaseError;
 use super::owner::Owner;
 use super::rows::{self, TrialRows, Which};
-use super::statements::{own, standing, standing_unless_held, unless_held};
+use super::statements::{beat, own, standing, standing_unless_held, unless_held};
 use super::waiting::Look;
 use super::{Database, JournalError};
 use crate::journal::format;
@@ -17,16 +17,6 @@ use ferrotune_space::record::Ending;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-/// The tables whose rows belong to one trial.
-pub(super) const TRIAL_TABLES: [&str; 6] = [
-    "trial_heartbeats",
-    "trial_intermediate_values",
-    "trial_params",
-    "trial_system_attributes",
-    "trial_user_attributes",
-    "trial_values",
-];
 
 /// The number of its intervals without a heartbeat after which a supervisor is dead.
 const GRACE: u64 = 2;
@@ -94,13 +84,6 @@ impl Owner {
     fn grace(&self) -> Option<Duration> {
         self.heartbeat_s.map(|interval| Duration::from_secs(GRACE.saturating_mul(interval.max(1))))
     }
-}
-
-pub(super) fn beat(connection: &mut Connection, id: i64) -> Result<(), DatabaseError> {
-    let sql = "INSERT INTO trial_heartbeats (trial_id, heartbeat) VALUES ($1, CURRENT_TIMESTAMP) \
-               ON CONFLICT (trial_id) DO UPDATE SET heartbeat = CURRENT_TIMESTAMP";
-    connection.query(sql, &[Value::Int(id)])?;
-    Ok(())
 }
 
 /// Writes the heartbeat of a trial whose row another transaction has locked, unless that transaction has also locked the

@@ -5,12 +5,21 @@ use super::changes::{self, Changes, attribute_row, local, upsert};
 use super::connection::{Connection, Row, Value};
 use super::content;
 use super::error::DatabaseError;
-use super::heartbeat;
 use super::owner::Owner;
 use crate::journal::fact::NewTrial;
 use crate::journal::format::{self, TrialState};
 use ferrotune_space::objective::Direction;
 use serde_json::json;
+
+/// The tables whose rows belong to one trial.
+pub(super) const TRIAL_TABLES: [&str; 6] = [
+    "trial_heartbeats",
+    "trial_intermediate_values",
+    "trial_params",
+    "trial_system_attributes",
+    "trial_user_attributes",
+    "trial_values",
+];
 
 /// A study's directions and Ferrotune's attributes of the study, without its trials.
 #[derive(Debug, Default)]
@@ -125,7 +134,7 @@ pub(super) fn insert(
 
 /// Deletes a study with its trials, and the files that only its workers use.
 pub(super) fn delete(connection: &mut Connection, study: i64) -> Result<(), DatabaseError> {
-    for table in heartbeat::TRIAL_TABLES {
+    for table in TRIAL_TABLES {
         let sql = format!("DELETE FROM {table} WHERE trial_id IN (SELECT trial_id FROM trials WHERE study_id = $1)");
         connection.query(&sql, &[Value::Int(study)])?;
     }
@@ -135,12 +144,20 @@ pub(super) fn delete(connection: &mut Connection, study: i64) -> Result<(), Data
     content::remove_unnamed(connection)
 }
 
+/// Writes a trial's heartbeat.
+pub(super) fn beat(connection: &mut Connection, id: i64) -> Result<(), DatabaseError> {
+    let sql = "INSERT INTO trial_heartbeats (trial_id, heartbeat) VALUES ($1, CURRENT_TIMESTAMP) \
+               ON CONFLICT (trial_id) DO UPDATE SET heartbeat = CURRENT_TIMESTAMP";
+    connection.query(sql, &[Value::Int(id)])?;
+    Ok(())
+}
+
 /// Makes a supervisor the owner of a trial. If the trial runs and the supervisor has heartbeats, writes the trial's heartbeat.
 pub(super) fn own(connection: &mut Connection, id: i64, owner: &Owner, runs: bool) -> Result<(), DatabaseError> {
     let row = attribute_row(id, format::SUPERVISOR, &json!(owner).to_string());
     upsert(connection, &changes::USER_ATTRIBUTES, [row].into_iter())?;
     if runs && owner.heartbeat_s.is_some() {
-        heartbeat::beat(connection, id)?;
+        beat(connection, id)?;
     }
     Ok(())
 }

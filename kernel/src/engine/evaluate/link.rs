@@ -3,7 +3,7 @@
 mod limit;
 mod reader;
 
-use super::evaluate::places::{Found, Places};
+use super::places::{Found, Places};
 use crate::environment;
 use crate::execution::Output;
 use anyhow::{Context, Result, bail};
@@ -34,47 +34,47 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The outcome of a cell, without its outputs.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CellOutcome {
+pub(in crate::engine) struct CellOutcome {
     /// The last panic on the cell's thread: its message and location.
     panic: Option<(String, Option<String>)>,
     /// The panic that ended the cell.
-    pub(super) panicked: Option<(String, Option<String>)>,
+    pub(in crate::engine) panicked: Option<(String, Option<String>)>,
     /// The places on the stack of the panic, each as `file:line:column`.
-    pub(super) backtrace: Vec<String>,
+    pub(in crate::engine) backtrace: Vec<String>,
     /// The error that ended the cell, and the location of its `?`.
-    pub(super) failed: Option<(String, Option<String>)>,
+    pub(in crate::engine) failed: Option<(String, Option<String>)>,
     /// How the process ended, if the variables were lost with the process.
-    pub(super) died: Option<CellEnding>,
+    pub(in crate::engine) died: Option<CellEnding>,
     /// How the process ended, if its snapshot has replaced it, and the names of the threads that the snapshot lacks.
-    pub(super) restored: Option<(CellEnding, Vec<String>)>,
+    pub(in crate::engine) restored: Option<(CellEnding, Vec<String>)>,
     /// Whether the user has interrupted the cell.
-    pub(super) interrupted: bool,
+    pub(in crate::engine) interrupted: bool,
     /// Whether the cell was stopped before it ran.
-    pub(super) cancelled: bool,
+    pub(in crate::engine) cancelled: bool,
     /// The variables whose types have been redefined. If there are such variables, the cell was not run.
     changed: Vec<String>,
     /// The warnings of the last compilation, as rustc's JSON.
     warnings: Vec<Value>,
     /// The trace of a cell under `%%profile`.
-    pub(super) profile: Option<String>,
+    pub(in crate::engine) profile: Option<String>,
     /// For a cell under `%%profile --tensorboard`: that the device's profile has been written to its file, or why it has not.
-    pub(super) device_profile: Option<Result<(), String>>,
+    pub(in crate::engine) device_profile: Option<Result<(), String>>,
     /// The samples of each run of a cell under `%%profile --flame`, as JSON.
-    pub(super) samples: Vec<String>,
+    pub(in crate::engine) samples: Vec<String>,
     /// The reason why a run under `%%profile --flame` has no samples.
-    pub(super) unsampled: Option<String>,
+    pub(in crate::engine) unsampled: Option<String>,
 }
 
 /// A search that a cell wants to begin.
 #[derive(Debug)]
-pub(super) struct TuneRequest {
-    pub(super) pid: u32,
-    pub(super) library: String,
-    pub(super) symbol: String,
-    pub(super) shared_fd: Option<i32>,
-    pub(super) device: String,
-    pub(super) seed: Option<u64>,
-    pub(super) items: Vec<ItemLines>,
+pub(in crate::engine) struct TuneRequest {
+    pub(in crate::engine) pid: u32,
+    pub(in crate::engine) library: String,
+    pub(in crate::engine) symbol: String,
+    pub(in crate::engine) shared_fd: Option<i32>,
+    pub(in crate::engine) device: String,
+    pub(in crate::engine) seed: Option<u64>,
+    pub(in crate::engine) items: Vec<ItemLines>,
 }
 
 /// A function that begins a search and returns the answer for the cell.
@@ -110,13 +110,13 @@ struct State {
 
 /// The state of the link, shared by the engine's thread and the threads that read from supervisors.
 #[derive(Clone, Default)]
-pub(super) struct CellLink {
+pub(in crate::engine) struct CellLink {
     state: Arc<Mutex<State>>,
 }
 
 impl CellLink {
     /// Listens at a path.
-    pub(super) fn listen(path: &Path) -> Result<Self> {
+    pub(in crate::engine) fn listen(path: &Path) -> Result<Self> {
         let listener = UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
         let link = Self::default();
         link.lock().limit = Limit::new(environment::output_limit_bytes()?);
@@ -133,7 +133,7 @@ impl CellLink {
     }
 
     /// Begins a cell, to which all further outputs belong. The cell can be undone under its number, if it has one.
-    pub(super) fn begin_cell(&self, cell: Option<u64>, outputs: UnboundedSender<Output>, allow_stdin: bool) {
+    pub(in crate::engine) fn begin_cell(&self, cell: Option<u64>, outputs: UnboundedSender<Output>, allow_stdin: bool) {
         {
             let mut state = self.lock();
             state.outputs = Some(outputs);
@@ -148,17 +148,17 @@ impl CellLink {
     }
 
     /// Sets the number under which the next run can be undone. Without a number, the next run cannot be undone.
-    pub(super) fn begin(&self, cell: Option<u64>) {
+    pub(in crate::engine) fn begin(&self, cell: Option<u64>) {
         self.order(&SupervisorOrder::Begin { cell });
     }
 
     /// Forgets the connection of a supervisor that has ended or is about to end.
-    pub(super) fn forget_supervisor(&self) {
+    pub(in crate::engine) fn forget_supervisor(&self) {
         self.lock().connection = None;
     }
 
     /// Waits until a supervisor has connected.
-    pub(super) fn wait_for_supervisor(&self) -> Result<()> {
+    pub(in crate::engine) fn wait_for_supervisor(&self) -> Result<()> {
         let deadline = Instant::now() + START_TIMEOUT;
         while self.lock().connection.is_none() {
             if Instant::now() >= deadline {
@@ -170,35 +170,35 @@ impl CellLink {
     }
 
     /// Records lines of the running cell before they run: the user's lines, and the prepared lines for evcxr.
-    pub(super) fn will_run(&self, number: Option<u32>, cell: &str, prepared: &str) {
+    pub(in crate::engine) fn will_run(&self, number: Option<u32>, cell: &str, prepared: &str) {
         self.lock().places.add(number, cell, prepared);
     }
 
     /// A location, `file:line:column`, as text for users; none for a location in generated lines.
-    pub(super) fn place(&self, location: &str) -> Option<String> {
+    pub(in crate::engine) fn place(&self, location: &str) -> Option<String> {
         self.lock().places.text(location)
     }
 
     /// The given locations that are in lines of the notebook's cells.
-    pub(super) fn places(&self, locations: &[String]) -> Vec<Found> {
+    pub(in crate::engine) fn places(&self, locations: &[String]) -> Vec<Found> {
         let mut state = self.lock();
         let mut places: Vec<Found> = locations.iter().filter_map(|location| state.places.find(location)).collect();
         places.dedup();
         places
     }
 
-    pub(super) fn set_tuner(&self, tuner: Option<Tuner>) {
+    pub(in crate::engine) fn set_tuner(&self, tuner: Option<Tuner>) {
         self.lock().tuner = tuner;
     }
 
     /// Waits until the front end has all output of the cell process, and returns the cell's outcome.
-    pub(super) fn sync(&self) -> CellOutcome {
+    pub(in crate::engine) fn sync(&self) -> CellOutcome {
         self.request(SupervisorRequest::Sync);
         self.lock().outcome.clone()
     }
 
     /// Sends the supervisor a request, and waits for the reply; none if there is no supervisor or it does not reply in time.
-    pub(super) fn request(&self, request: SupervisorRequest) -> Option<SupervisorReply> {
+    pub(in crate::engine) fn request(&self, request: SupervisorRequest) -> Option<SupervisorReply> {
         let (sender, receiver) = mpsc::channel();
         let number = {
             let mut state = self.lock();
@@ -220,7 +220,7 @@ impl CellLink {
     }
 
     /// Waits until the supervisor has reported how the cell process ended, and returns the cell's outcome.
-    pub(super) fn outcome_of_death(&self) -> CellOutcome {
+    pub(in crate::engine) fn outcome_of_death(&self) -> CellOutcome {
         let deadline = Instant::now() + LAST_FRAME_TIMEOUT;
         loop {
             let mut state = self.lock();
@@ -234,22 +234,22 @@ impl CellLink {
     }
 
     /// Returns and clears the variables whose redefined types kept the cell from running.
-    pub(super) fn take_changed(&self) -> Vec<String> {
+    pub(in crate::engine) fn take_changed(&self) -> Vec<String> {
         self.request(SupervisorRequest::Sync);
         std::mem::take(&mut self.lock().outcome.changed)
     }
 
     /// Returns and clears the warnings of the last compilation.
-    pub(super) fn take_warnings(&self) -> Vec<Value> {
+    pub(in crate::engine) fn take_warnings(&self) -> Vec<Value> {
         std::mem::take(&mut self.lock().outcome.warnings)
     }
 
     /// Whether the user has interrupted the running cell.
-    pub(super) fn is_interrupted(&self) -> bool {
+    pub(in crate::engine) fn is_interrupted(&self) -> bool {
         self.lock().outcome.interrupted
     }
 
-    pub(super) fn interrupt(&self) {
+    pub(in crate::engine) fn interrupt(&self) {
         let compilers = {
             let mut state = self.lock();
             state.outcome.interrupted = true;
@@ -265,27 +265,27 @@ impl CellLink {
     }
 
     /// The receiver of the present cell's outputs.
-    pub(super) fn outputs(&self) -> Option<UnboundedSender<Output>> {
+    pub(in crate::engine) fn outputs(&self) -> Option<UnboundedSender<Output>> {
         self.lock().outputs.clone()
     }
 
     /// Marks the code that is compiled as the engine's own, which an interrupt does not stop.
-    pub(super) fn compile_for_engine(&self) {
+    pub(in crate::engine) fn compile_for_engine(&self) {
         self.lock().compiles_for_user = false;
     }
 
     /// Marks the code that is compiled as the user's, which an interrupt may stop.
-    pub(super) fn compile_for_user(&self) {
+    pub(in crate::engine) fn compile_for_user(&self) {
         self.lock().compiles_for_user = true;
     }
 
     /// The working folder and the environment of the cells.
-    pub(super) fn surroundings(&self) -> Surroundings {
+    pub(in crate::engine) fn surroundings(&self) -> Surroundings {
         self.lock().surroundings.clone()
     }
 
     /// Adds printed text of the user's code to the running cell, or to the last cell.
-    pub(super) fn print(&self, stream: Stream, mut text: String) {
+    pub(in crate::engine) fn print(&self, stream: Stream, mut text: String) {
         let line = self.lock().limit.cut(&mut text);
         if !text.is_empty() {
             self.emit(Output::Stream(stream, text));
@@ -296,7 +296,7 @@ impl CellLink {
     }
 
     /// Adds an output to the running cell, or to the last cell.
-    pub(super) fn emit(&self, output: Output) {
+    pub(in crate::engine) fn emit(&self, output: Output) {
         let state = self.lock();
         let Some(outputs) = &state.outputs else {
             return tracing::warn!("an output came before the first cell: {output:?}");
