@@ -87,6 +87,26 @@ UNDECIDED = {
     "another variable with the name": (["let mut open = Vec::new();", "let open = 3; open + 1"], "4"),
 }
 
+# Cells whose last one needs another type than the compiler has assumed, and its result.
+ASSUMED = {
+    "a whole number": (["let n = 5;", "n + 1", "let small: u8 = n; small"], "5"),
+    "a number with a fraction": (["let rate = 1e-3;", "let single: f32 = rate * 2.0; single"], "0.002"),
+    "a row": (["let row = [1, 2, 3];", "row.len()", "row.iter().map(|x: &u64| x * 2).sum::<u64>()"], "12"),
+    "a vector": (["let row = vec![10, 20];", "row.iter().copied().collect::<std::collections::HashSet<u16>>().len()"], "2"),
+    "a pair": (["let (a, b) = (7, 1.5);", "let c: i8 = a; let d: f32 = b; (c, d)"], "(7, 1.5)"),
+    "one that may change, before anything has used it": (["let mut n = 5;", "n += 1u64; n"], "6"),
+    "a type that is decided stays": (["let n = 5;", "let a: u8 = n;", "let b: u8 = n; b"], "5"),
+}
+
+# Cells before one that needs another type, which is an error, since another cell may have changed the value.
+CHANGED = {
+    "a variable": ["let mut n = 5;", "n += 1;"],
+    "a variable in a cell that ended early": ["let mut n = 5;", "n += 1; if n > 0 { Err(\"no\")? }"],
+    "the inside of a cell": ["let n = std::cell::Cell::new(5);", "n.set(6);"],
+    "another variable of the name": ["let n = 5;", "let n = 6i32;"],
+    "a function's value": ["fn make() -> i32 { 5 }", "let n = make();"],
+}
+
 # Cells that end early or cannot be compiled, and the beginning of their errors.
 WRONG = [
     ("10 / 0", "error[unconditional_panic]: this operation will panic at runtime (line 1, column 1)"),
@@ -162,6 +182,24 @@ def test_cell_that_decides_no_type_leaves_it_open_and_undo_takes_the_decision_ba
     assert "undecided, until a cell uses them: open" in kernel.ok("%who").display
     kernel.ok('open.push("text");')
     assert kernel.ok("open").result == '["text"]'
+
+
+@pytest.mark.parametrize("name", ASSUMED)
+def test_number_gets_the_type_that_a_later_cell_needs(start, name):
+    cells, result = ASSUMED[name]
+    kernel = start()
+    outcomes = [kernel.ok(cell) for cell in cells]
+    assert outcomes[-1].result == result
+    assert [outcome.stderr for outcome in outcomes] == [""] * len(cells)
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_value_that_a_cell_may_have_changed_is_not_made_again(start, name):
+    kernel = start()
+    for cell in CHANGED[name]:
+        kernel.run(cell)
+    needs = "let other: std::cell::Cell<u8> = n;" if "inside" in name else "let other: u8 = n;"
+    assert "mismatched types" in kernel.fails(needs).error
 
 
 @pytest.mark.parametrize(("cell", "error"), WRONG)

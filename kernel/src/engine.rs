@@ -309,6 +309,7 @@ impl Engine {
             Ok(evaluated) if evaluated.run_time.is_some() => {
                 let mut now = self.evaluator.state(&self.undo.now);
                 now.undecided.clone_from(&self.undo.now.undecided);
+                now.assumed.clone_from(&self.undo.now.assumed);
                 self.undo.record(self.notebook.cell, now);
             }
             Err(Error::SubprocessTerminated(_)) => self.undo.now.lose_variables(),

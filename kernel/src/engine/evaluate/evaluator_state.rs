@@ -41,11 +41,13 @@ pub(in crate::engine) struct EvaluatorState {
     dependencies: Vec<String>,
     /// The `let` statements that wait for the cell that decides their types.
     pub(in crate::engine) undecided: Vec<Undecided>,
+    /// The `let` statements of numbers whose types the compiler has assumed, `i32` or `f64`, until a cell needs other types.
+    pub(in crate::engine) assumed: Vec<Undecided>,
 }
 
 impl EvaluatorState {
     pub(in crate::engine) fn new(source: String, variables: Vec<(String, String)>, dependencies: Vec<String>) -> Self {
-        Self { source, variables, dependencies, undecided: Vec::new() }
+        Self { source, variables, dependencies, undecided: Vec::new(), assumed: Vec::new() }
     }
 
     pub(in crate::engine) fn dependencies(&self) -> &[String] {
@@ -65,13 +67,24 @@ impl EvaluatorState {
         self.source = evcxr::statics_of_next_cell(&self.source);
         self.variables.clear();
         self.undecided.clear();
+        self.assumed.clear();
     }
 
     /// Forgets the statements whose types a cell has decided, and those whose names it declares anew.
     pub(in crate::engine) fn decide(&mut self, cell: &str, decided: &[Undecided]) {
         let declared = place::declared(cell);
         let is_declared = |undecided: &Undecided| undecided.names.iter().any(|name| declared.contains(name));
-        self.undecided.retain(|undecided| !decided.contains(undecided) && !is_declared(undecided));
+        let is_open = |undecided: &Undecided| !decided.contains(undecided) && !is_declared(undecided);
+        self.undecided.retain(is_open);
+        self.assumed.retain(is_open);
+    }
+
+    /// Whether a variable has numbers of the types that the compiler assumes.
+    pub(in crate::engine) fn has_assumed_numbers(&self, name: &str) -> bool {
+        let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+        let is_assumed =
+            |type_name: &str| type_name.split(|letter| !is_word(letter)).any(|word| ["i32", "f64"].contains(&word));
+        self.variables.iter().any(|(known, type_name)| known == name && is_assumed(type_name))
     }
 
     /// Names of the variables, sorted.

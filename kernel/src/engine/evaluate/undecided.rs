@@ -1,5 +1,6 @@
 //! `let` statements whose types a later cell decides: `let mut map = BTreeMap::new();` alone. The statement has no effect, so it waits, and
-//! is compiled with the first cell that uses its names.
+//! is compiled with the first cell that uses its names. `let n = 5;` alone is an `i32` until a cell needs another type: the statement is
+//! compiled again with that cell.
 
 use crate::engine::Engine;
 use crate::engine::evaluate::evaluator::Evaluated;
@@ -14,10 +15,13 @@ use proc_macro2::{LineColumn, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use std::ops::Range;
 use syn::spanned::Spanned;
-use syn::{Expr, Local, Stmt};
+use syn::{Expr, Lit, Local, Pat, Stmt};
 
 /// rustc's error codes for a type that nothing decides.
 const OPEN_TYPE: [&str; 3] = ["E0282", "E0283", "E0284"];
+
+/// rustc's error codes for a type that is not the expected one, or that lacks what is needed.
+const OTHER_TYPE: [&str; 5] = ["E0271", "E0277", "E0308", "E0599", "E0631"];
 
 /// The functions and methods, of any type, that only make a value.
 const MAKERS: [&str; 17] = [
@@ -60,15 +64,31 @@ impl Engine {
                 used.clear();
             }
         }
+        let assumed = used_by(cell, &self.undo.now.assumed);
+        if !assumed.is_empty() && matches!(&result, Err(Error::CompilationErrors(errors)) if are_about_types(errors)) {
+            let all = [used.clone(), assumed.clone()].concat();
+            let (again, evaluated) = self.attempt(cell, split, &all)?;
+            if evaluated.is_ok() {
+                (prepared, result, used) = (again, evaluated, all);
+            }
+        }
         let mut waiting = Vec::new();
         if let Err(Error::CompilationErrors(errors)) = &result
             && let Some((open, evaluated)) = self.evaluate_without(&prepared, errors)
         {
             (waiting, result) = (open, Ok(evaluated));
         }
+        let now = &mut self.undo.now;
+        if !matches!(result, Err(Error::CompilationErrors(_))) {
+            // What the cell may have changed is not made again.
+            now.assumed.retain(|known| !assumed.contains(known) || never_changes(&known.statement));
+        }
         if result.is_ok() {
-            self.undo.now.decide(cell, &used);
-            self.undo.now.undecided.extend(waiting);
+            now.decide(cell, &used);
+            now.undecided.extend(waiting);
+            let mut new = with_assumed_types(&prepared.source, &prepared.insertions);
+            new.retain(|new| new.names.iter().any(|name| now.has_assumed_numbers(name)));
+            now.assumed.extend(new);
         }
         Ok((prepared, result))
     }
@@ -99,6 +119,62 @@ impl Engine {
 /// Whether the type of something in the cell is open.
 fn is_open(errors: &[CompilationError]) -> bool {
     errors.iter().filter_map(CompilationError::code).any(|code| OPEN_TYPE.contains(&code))
+}
+
+/// Whether all errors are about types that are not the expected ones.
+fn are_about_types(errors: &[CompilationError]) -> bool {
+    let mut errors = errors.iter().filter(|error| error.level() == "error");
+    errors.all(|error| error.code().is_some_and(|code| OTHER_TYPE.contains(&code) || OPEN_TYPE.contains(&code)))
+}
+
+/// The statements of the cell that only make values of numbers without a type.
+fn with_assumed_types(source: &str, insertions: &Insertions) -> Vec<Undecided> {
+    let Some(parsed) = source.parse().ok().and_then(statements::parse) else { return Vec::new() };
+    let locals = parsed.statements.iter().filter_map(|statement| match statement {
+        Stmt::Local(local) if !matches!(local.pat, Pat::Type(_)) && is_without_effect(local) => Some(local),
+        _ => None,
+    });
+    let numbers =
+        locals.filter(|local| local.init.as_ref().is_some_and(|init| has_open_number(init.expr.to_token_stream())));
+    let statements = numbers.filter_map(|local| {
+        let names = statements::names(&local.pat);
+        Some(Undecided { names, statement: text(source, local.span(), insertions)? })
+    });
+    statements.collect()
+}
+
+fn has_open_number(tokens: TokenStream) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Literal(literal) => match Lit::new(literal) {
+            Lit::Int(number) => number.suffix().is_empty(),
+            Lit::Float(number) => number.suffix().is_empty(),
+            _ => false,
+        },
+        TokenTree::Group(group) => has_open_number(group.stream()),
+        TokenTree::Ident(_) | TokenTree::Punct(_) => false,
+    })
+}
+
+/// Whether the values of a statement stay what they are, whatever cells do with them: those of literals that are not `mut`.
+fn never_changes(statement: &str) -> bool {
+    let parsed = statement.parse().ok().and_then(statements::parse);
+    let Some(Stmt::Local(local)) = parsed.and_then(|mut parsed| parsed.statements.pop()) else { return false };
+    let is_mutable =
+        local.pat.to_token_stream().into_iter().any(|token| matches!(token, TokenTree::Ident(word) if word == "mut"));
+    !is_mutable && local.init.is_some_and(|init| is_of_literals(&init.expr))
+}
+
+fn is_of_literals(expression: &Expr) -> bool {
+    match expression {
+        Expr::Lit(_) => true,
+        Expr::Array(array) => array.elems.iter().all(is_of_literals),
+        Expr::Tuple(tuple) => tuple.elems.iter().all(is_of_literals),
+        Expr::Repeat(repeat) => is_of_literals(&repeat.expr),
+        Expr::Paren(inner) => is_of_literals(&inner.expr),
+        Expr::Unary(inner) => is_of_literals(&inner.expr),
+        Expr::Macro(call) => call.mac.path.is_ident("vec"),
+        _ => false,
+    }
 }
 
 /// The statements of the cell that can wait, if these errors are about their types alone; and the cell without them.
@@ -266,6 +342,19 @@ mod tests {
             "let a = { Vec::new() };",
         ] {
             assert!(!is_without_effect(&local(statement)), "{statement}");
+        }
+    }
+
+    #[test]
+    fn numbers_without_a_type_may_get_another_one() {
+        let source = "let a = 5; let b = 5u8; let c: i64 = 5; let d = vec![1.5]; let e = f(5); let (g, h) = (1, 2u8); let i = \"5\";";
+        let names = with_assumed_types(source, &Insertions::default()).into_iter().flat_map(|assumed| assumed.names);
+        assert_eq!(names.collect::<Vec<_>>(), ["a", "d", "g", "h"]);
+        for statement in ["let a = 5;", "let (a, b) = (-1, [2.0; 3]);", "let a = vec![1, 2];"] {
+            assert!(never_changes(statement), "{statement}");
+        }
+        for statement in ["let mut a = 5;", "let (a, mut b) = (1, 2);", "let a = Cell::new(5);"] {
+            assert!(!never_changes(statement), "{statement}");
         }
     }
 
