@@ -269,6 +269,10 @@ def test_futures_of_all_cells_run_in_one_runtime(start):
     )
     assert "went wrong" in kernel.fails('next(1).await; panic!("went wrong")').error
     assert kernel.ok("next(count).await").result == "3"
+    # A runtime of one's own is not within that of the cells.
+    assert kernel.ok("tokio::runtime::Runtime::new()?.block_on(next(6))").result == "7"
+    kernel.ok("fn wait() -> i32 { tokio::runtime::Runtime::new().unwrap().block_on(next(7)) }")
+    assert kernel.ok("wait()").result == "8"
     # A crate more makes another library, which has a runtime of its own; the first goes on.
     kernel.ok("let later = tokio::spawn(async { tokio::task::yield_now().await; 7 });")
     assert kernel.ok(':dep itoa = "1"\nlater.await?').result == "7"

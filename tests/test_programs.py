@@ -107,6 +107,51 @@ CHANGED = {
     "a function's value": ["fn make() -> i32 { 5 }", "let n = make();"],
 }
 
+# Cells with macros that declare something, and the result of the last one.
+MADE = {
+    "a static": (
+        [
+            "macro_rules! counter { ($n:ident) => { static $n: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0); } }",
+            "counter!(MADE);",
+            "MADE.fetch_add(1, std::sync::atomic::Ordering::SeqCst);",
+            "MADE.load(std::sync::atomic::Ordering::SeqCst)",
+        ],
+        "1",
+    ),
+    "a type with a method, which comes again": (
+        [
+            "macro_rules! point { ($name:ident { $($field:ident),* }) => { struct $name { $($field: i32),* } "
+            "impl $name { fn sum(&self) -> i32 { 0 $(+ self.$field)* } } } }",
+            "point! { P { x } }",
+            "point!(P { x, y });",
+            "P { x: 1, y: 2 }.sum()",
+        ],
+        "3",
+    ),
+    "a type that is defined without the macro later": (
+        ["macro_rules! two { () => { struct A; struct B(i32); } }\ntwo!();", "struct B(u8);", "B(4).0"],
+        "4",
+    ),
+    "functions and a constant, by a macro of the same cell": (
+        [
+            "macro_rules! functions { ($($n:ident = $v:expr;)*) => { $(fn $n() -> i32 { $v })* const COUNT: usize = [$($v),*].len(); } }\n"
+            "functions! { one = 1; two = 2; }\none() + two()",
+            "(one(), two(), COUNT)",
+        ],
+        "(1, 2, 2)",
+    ),
+    "what a macro in a macro defines": (
+        ["macro_rules! inner { ($n:ident) => { const $n: i32 = 5; } }\nmacro_rules! outer { ($n:ident) => { inner!($n); } }", "outer!(DEEP);", "DEEP"],
+        "5",
+    ),
+    "variables": (
+        ["macro_rules! make { ($a:ident, $b:ident) => { let $a = 5; let mut $b = vec![1.5]; } }", "make!(first, second);", "second.push(2.0); (first, second.len())"],
+        "(5, 2)",
+    ),
+    "a static of a thread, alone": (["thread_local!(static DEPTH: std::cell::Cell<u8> = std::cell::Cell::new(2))", "DEPTH.get()"], "2"),
+    "nothing": (["macro_rules! show { ($x:expr) => { println!(\"{}\", $x); } }\nshow!(1);", "macro_rules! value { () => { 42 } }", "value!()"], "42"),
+}
+
 # Cells that end early or cannot be compiled, and the beginning of their errors.
 WRONG = [
     ("10 / 0", "error[unconditional_panic]: this operation will panic at runtime (line 1, column 1)"),
@@ -200,6 +245,21 @@ def test_value_that_a_cell_may_have_changed_is_not_made_again(start, name):
         kernel.run(cell)
     needs = "let other: std::cell::Cell<u8> = n;" if "inside" in name else "let other: u8 = n;"
     assert "mismatched types" in kernel.fails(needs).error
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_a_macro_declares_stays(start, name):
+    cells, result = MADE[name]
+    kernel = start()
+    outcomes = [kernel.ok(cell) for cell in cells]
+    assert outcomes[-1].result == result
+
+
+def test_variable_of_a_macro_that_the_caller_does_not_name_ends_with_the_call(start):
+    kernel = start()
+    kernel.ok("macro_rules! make { ($a:ident) => { let hidden = 3; let $a = hidden; } }\nmake!(seen);")
+    assert kernel.ok("seen").result == "3"
+    assert "cannot find value `hidden`" in kernel.fails("hidden").error
 
 
 @pytest.mark.parametrize(("cell", "error"), WRONG)

@@ -13,6 +13,7 @@ mod messages;
 mod shadows;
 mod source;
 mod starting;
+mod statics;
 mod stoppable;
 mod unnamed;
 
@@ -32,6 +33,7 @@ use manifest::Manifest;
 use messages::Messages;
 use sha2::{Digest, Sha256};
 use starting::{Kept, Made};
+use statics::Statics;
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::unix::process::CommandExt;
@@ -49,11 +51,6 @@ const USUAL_LINTS: [&str; 6] = [
     "unused_macros",
     "unused_variables",
 ];
-
-/// The beginning of the function with the statements of a cell, up to the cell's number.
-const STATEMENTS: &str = "fn run_user_code_";
-/// The function of an objective.
-const OBJECTIVE: &str = "fn ferrotune_objective(";
 
 /// The folder, in that of the running kernel, with the sources that were compiled.
 const SOURCES: &str = "ferrotune-cells";
@@ -144,12 +141,12 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
     let mut rustc = rustc(&manifest, &dependencies, &prelude, emit)?;
     let run_folders = [prelude.library_folder(), environment::path(STANDARD_LIBRARY_VARIABLE)?];
     Linker::of(&source, &dependencies)?.use_in(&mut rustc, &run_folders);
-    if let Some(cell) = cell_with_statics_of_others(&source) {
-        rustc.args(["--cfg=evcxr_linked", &format!("--cfg=evcxr_cell=\"{cell}\"")]);
-    }
+    let statics = Statics::of(&source)?;
+    statics.use_in(&mut rustc);
     rustc.arg(format!("--remap-path-prefix=src={name}"));
     let kept = Kept::of(&rustc, &prelude, emit)?;
     if let Some(made) = kept.as_ref().map(|kept| kept.take(&library)).transpose()?.flatten() {
+        statics.keep(&made, &library)?;
         return hand_over(made, &name, &source, &library);
     }
     rustc.arg("--out-dir").arg(&output_folder);
@@ -173,16 +170,8 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
         // If the result cannot be kept, the next start only has to call rustc again.
         let _ = kept.keep(&made, &library);
     }
+    statics.keep(&made, &library)?;
     hand_over(made, &name, &source, &library)
-}
-
-/// The number of a cell that links to the statics of earlier cells; none for an objective, whose library a worker loads alone.
-fn cell_with_statics_of_others(source: &str) -> Option<&str> {
-    if source.contains(OBJECTIVE) {
-        return None;
-    }
-    let (_, rest) = source.split_once(STATEMENTS)?;
-    rest.split(|letter: char| !letter.is_ascii_digit()).next()
 }
 
 /// Gives evcxr the compiled cell, or its errors.

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use ferrotune_link::{CellOrder, CellReport, Surroundings, wire};
 use ferrotune_sampler::{Sampler, SamplerError};
 use ferrotune_tuner::process::keep_freed_memory;
-use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use libloading::os::unix::{Library, RTLD_NOW};
 use rustix::process::{Pid, Signal};
 use std::collections::BTreeMap;
 use std::ffi::{OsString, c_void};
@@ -313,9 +313,8 @@ unsafe fn find<F: Copy>(library: &Library, name: &str) -> Result<F> {
 type Entry = extern "C" fn(*mut c_void) -> *mut c_void;
 
 fn load(path: &Path, function: &str) -> Result<Entry> {
-    // Later cells link to its statics.
     // SAFETY: evcxr has just compiled this file; what its code does is the user's.
-    let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }.context("the cell cannot be loaded")?;
+    let library = unsafe { Library::open(Some(path), RTLD_NOW) }.context("the cell cannot be loaded")?;
     // SAFETY: evcxr defines the function with this signature.
     let entry = unsafe { find::<Entry>(&library, function) }?;
     // Variables hold pointers into the library, and threads may still run in it: it is never closed.

@@ -41,13 +41,12 @@ impl Linker {
 
     /// Makes a rustc use this linker, and lets the cell find the libraries in these folders when the cell is loaded.
     pub(super) fn use_in(&self, rustc: &mut Command, run_folders: &[PathBuf]) {
-        // A cell has its own copies of what earlier cells export, apart from their statics, which it declares.
         match self {
             Linker::CCompiler => {
-                rustc.arg("-Clink-arg=-Wl,-Bsymbolic").args(run_folders.iter().map(|folder| rpath(folder)));
+                rustc.args(run_folders.iter().map(|folder| rpath(folder)));
             }
             Linker::Lld { program, folders } => {
-                rustc.args(["-Clinker-flavor=ld.lld", "-Clink-arg=-Bsymbolic"]).arg(joined("-Clinker=", program));
+                rustc.arg("-Clinker-flavor=ld.lld").arg(joined("-Clinker=", program));
                 rustc.args(folders.iter().map(|folder| joined("-Lnative=", folder)));
                 rustc.args(run_folders.iter().map(|folder| joined("-Clink-arg=-rpath=", folder)));
             }

@@ -1,0 +1,103 @@
+//! What calls of macros declare at the top of a cell: items, and variables whose names are in the call.
+
+use crate::item;
+use ra_ap_ide as ra_ide;
+use ra_ap_syntax::AstNode;
+use ra_ap_syntax::SyntaxKind;
+use ra_ap_syntax::SyntaxNode;
+use ra_ap_syntax::ast;
+use std::collections::BTreeSet;
+
+/// Macros of the standard library that declare nothing.
+const DECLARE_NOTHING: [&str; 26] = [
+    "assert", "assert_eq", "assert_ne", "cfg", "column", "compile_error", "concat", "dbg", "debug_assert", "debug_assert_eq",
+    "debug_assert_ne", "eprint", "eprintln", "format", "line", "matches", "panic", "print", "println", "thread_local", "todo",
+    "unimplemented", "unreachable", "vec", "write", "writeln",
+];
+
+/// The deepest nesting of macros that is expanded.
+const DEEPEST: usize = 16;
+
+/// The items that a call of a macro defines.
+#[derive(Clone, Debug)]
+pub(crate) struct Items {
+    /// Their names, each once.
+    pub(crate) names: Vec<String>,
+    /// Their text, if all are statics whose text is complete.
+    pub(crate) statics: Option<String>,
+}
+
+/// The text of a statement that is a call of a macro and may declare something, without a semicolon.
+pub(crate) fn call_in(node: &SyntaxNode) -> Option<String> {
+    let call = whole_call(node)?;
+    let name = call.path()?.segment()?.name_ref()?.text().to_string();
+    (!DECLARE_NOTHING.contains(&name.as_str())).then(|| text_of(&call))
+}
+
+/// The text of a call, without a semicolon.
+pub(crate) fn text_of(call: &ast::MacroCall) -> String {
+    without_semicolon(&call.syntax().text().to_string()).to_owned()
+}
+
+fn without_semicolon(text: &str) -> &str {
+    text.trim().trim_end_matches(';').trim_end()
+}
+
+/// The call of a macro that a whole statement is.
+pub(crate) fn whole_call(statement: &SyntaxNode) -> Option<ast::MacroCall> {
+    let call = statement.descendants().find_map(ast::MacroCall::cast)?;
+    let is_whole = without_semicolon(&statement.text().to_string()) == without_semicolon(&call.syntax().text().to_string());
+    is_whole.then_some(call)
+}
+
+type Semantics<'a> = ra_ide::Semantics<'a, ra_ide::RootDatabase>;
+
+/// The items that a call defines; none if it does anything else.
+pub(crate) fn items_of(sema: &Semantics<'_>, call: &ast::MacroCall) -> Option<Items> {
+    let mut statements = Vec::new();
+    expand(sema, call, 0, &mut statements)?;
+    let items: Vec<ast::Item> = statements.iter().cloned().map(ast::Item::cast).collect::<Option<_>>()?;
+    let mut names: Vec<String> = Vec::new();
+    for name in items.iter().filter_map(item::item_name) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let are_statics = items.iter().all(|item| matches!(item, ast::Item::Static(_)));
+    let statics = are_statics.then(|| statements.iter().map(spaced).collect::<String>()).filter(|text| !text.contains('$'));
+    (!names.is_empty()).then_some(Items { names, statics })
+}
+
+/// The patterns of the variables that a call declares and whose names it has.
+pub(crate) fn patterns_of(sema: &Semantics<'_>, call: &ast::MacroCall) -> Vec<ast::Pat> {
+    let mut statements = Vec::new();
+    if expand(sema, call, 0, &mut statements).is_none() {
+        return Vec::new();
+    }
+    let tokens = call.syntax().descendants_with_tokens().filter_map(|element| element.into_token());
+    let named: BTreeSet<String> =
+        tokens.filter(|token| token.kind() == SyntaxKind::IDENT).map(|token| token.text().to_owned()).collect();
+    let lets = statements.into_iter().filter_map(ast::LetStmt::cast).filter_map(|statement| statement.pat());
+    let parts = lets.flat_map(|pattern| pattern.syntax().descendants().filter_map(ast::IdentPat::cast).collect::<Vec<_>>());
+    let is_named = |part: &ast::IdentPat| ast::HasName::name(part).is_some_and(|name| named.contains(&*name.text()));
+    parts.filter(is_named).map(ast::Pat::IdentPat).collect()
+}
+
+/// Adds the statements and items that a call becomes; none if a macro is unknown.
+fn expand(sema: &Semantics<'_>, call: &ast::MacroCall, depth: usize, statements: &mut Vec<SyntaxNode>) -> Option<()> {
+    let expansion = sema.expand_macro_call(call).filter(|_| depth < DEEPEST)?.value;
+    for child in expansion.children() {
+        match whole_call(&child) {
+            Some(inner) if call_in(&child).is_some() => expand(sema, &inner, depth + 1, statements)?,
+            _ => statements.push(child),
+        }
+    }
+    Some(())
+}
+
+/// The text of an item that a macro has made, which has no blanks.
+fn spaced(node: &SyntaxNode) -> String {
+    let tokens = node.descendants_with_tokens().filter_map(|element| element.into_token());
+    let words = tokens.filter(|token| !token.kind().is_trivia()).map(|token| format!("{} ", token.text()));
+    words.collect()
+}
