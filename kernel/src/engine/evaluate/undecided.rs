@@ -159,8 +159,7 @@ fn has_open_number(tokens: TokenStream) -> bool {
 fn never_changes(statement: &str) -> bool {
     let parsed = statement.parse().ok().and_then(statements::parse);
     let Some(Stmt::Local(local)) = parsed.and_then(|mut parsed| parsed.statements.pop()) else { return false };
-    let is_mutable =
-        local.pat.to_token_stream().into_iter().any(|token| matches!(token, TokenTree::Ident(word) if word == "mut"));
+    let is_mutable = mentions(local.pat.to_token_stream(), &["mut".to_owned()]);
     !is_mutable && local.init.is_some_and(|init| is_of_literals(&init.expr))
 }
 
