@@ -146,8 +146,7 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
     rustc.arg(format!("--remap-path-prefix=src={name}"));
     let kept = Kept::of(&rustc, &prelude, emit)?;
     if let Some(made) = kept.as_ref().map(|kept| kept.take(&library)).transpose()?.flatten() {
-        statics.keep(&made, &library)?;
-        return hand_over(made, &name, &source, &library);
+        return hand_over(made, &name, &source, &library, &statics);
     }
     rustc.arg("--out-dir").arg(&output_folder);
     let mut messages = Vec::new();
@@ -170,17 +169,17 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
         // If the result cannot be kept, the next start only has to call rustc again.
         let _ = kept.keep(&made, &library);
     }
-    statics.keep(&made, &library)?;
-    hand_over(made, &name, &source, &library)
+    hand_over(made, &name, &source, &library, &statics)
 }
 
 /// Gives evcxr the compiled cell, or its errors.
-fn hand_over(made: Made, name: &str, source: &str, library: &Path) -> Result<ExitCode> {
+fn hand_over(made: Made, name: &str, source: &str, library: &Path, statics: &Statics) -> Result<ExitCode> {
     if let Made::Errors(errors) = made {
         std::io::stderr().write_all(&errors)?;
         return Ok(ExitCode::FAILURE);
     }
     keep_source(name, source)?;
+    statics.keep(library)?;
     if let Some(file) = std::env::var_os(RESULT_VARIABLE) {
         std::fs::write(file, library.as_os_str().as_encoded_bytes())?;
     }

@@ -4,7 +4,6 @@
 //! second name in the folder of the running kernel. The loader knows a library by its file, and does not load it again.
 
 use super::joined;
-use super::starting::Made;
 use crate::environment::{RUNTIME_VARIABLE, required};
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
@@ -63,8 +62,8 @@ impl Statics {
     }
 
     /// Keeps the compiled library for later cells, if it defines statics.
-    pub(super) fn keep(&self, made: &Made, library: &Path) -> Result<()> {
-        if !self.defines || !library.is_file() || !matches!(made, Made::Library) {
+    pub(super) fn keep(&self, library: &Path) -> Result<()> {
+        if !self.defines || !library.is_file() {
             return Ok(());
         }
         let kept = self.library_of(&self.cell);

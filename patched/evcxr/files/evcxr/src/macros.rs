@@ -74,13 +74,17 @@ pub(crate) fn patterns_of(sema: &Semantics<'_>, call: &ast::MacroCall) -> Vec<as
     if expand(sema, call, 0, &mut statements).is_none() {
         return Vec::new();
     }
-    let tokens = call.syntax().descendants_with_tokens().filter_map(|element| element.into_token());
-    let named: BTreeSet<String> =
-        tokens.filter(|token| token.kind() == SyntaxKind::IDENT).map(|token| token.text().to_owned()).collect();
+    let named = names_in(call.syntax());
     let lets = statements.into_iter().filter_map(ast::LetStmt::cast).filter_map(|statement| statement.pat());
     let parts = lets.flat_map(|pattern| pattern.syntax().descendants().filter_map(ast::IdentPat::cast).collect::<Vec<_>>());
     let is_named = |part: &ast::IdentPat| ast::HasName::name(part).is_some_and(|name| named.contains(&*name.text()));
     parts.filter(is_named).map(ast::Pat::IdentPat).collect()
+}
+
+/// The names that code has.
+pub(crate) fn names_in(node: &SyntaxNode) -> BTreeSet<String> {
+    let tokens = node.descendants_with_tokens().filter_map(|element| element.into_token());
+    tokens.filter(|token| token.kind() == SyntaxKind::IDENT).map(|token| token.text().to_owned()).collect()
 }
 
 /// Adds the statements and items that a call becomes; none if a macro is unknown.

@@ -5,6 +5,8 @@
 //! is defined.
 
 use crate::errors::CompilationError;
+use crate::macros;
+use crate::macros::names_in;
 use crate::rust_analyzer::EDITION;
 use once_cell::sync::Lazy;
 use ra_ap_syntax::AstNode;
@@ -89,9 +91,8 @@ pub(crate) fn names_of_threads(node: &SyntaxNode) -> Option<Vec<String>> {
 }
 
 fn declared_by_thread_local(node: &SyntaxNode) -> Option<Vec<ast::Static>> {
-    let call = node.descendants().find_map(ast::MacroCall::cast)?;
-    let is_whole = node.text().to_string().trim().trim_end_matches(';').trim_end() == call.syntax().text().to_string().trim_end_matches(';').trim_end();
-    if !is_whole || call.path()?.segment()?.name_ref()?.text() != "thread_local" {
+    let call = macros::whole_call(node)?;
+    if call.path()?.segment()?.name_ref()?.text() != "thread_local" {
         return None;
     }
     let tokens = call.token_tree()?.syntax().text().to_string();
@@ -244,9 +245,4 @@ pub(crate) fn type_text(block: &str) -> Option<(String, BTreeSet<String>)> {
         )
     })?;
     Some((item.syntax().text().to_string(), names_in(item.syntax())))
-}
-
-fn names_in(node: &SyntaxNode) -> BTreeSet<String> {
-    let tokens = node.descendants_with_tokens().filter_map(|element| element.into_token());
-    tokens.filter(|token| token.kind() == ra_ap_syntax::SyntaxKind::IDENT).map(|token| token.text().to_owned()).collect()
 }
