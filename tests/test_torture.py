@@ -85,10 +85,10 @@ FAULTS = [
     ("no result", "std::mem::forget(trial.folder()); unsafe { libc_exit() }", "exited with 0 before the objective returned"),
     (
         "shared memory left behind",
-        # Open for a while, so that the supervisor sees which process has it.
+        # Open for so long that the supervisor sees which process has it, also on a machine with much other work.
         'let mut file = std::fs::File::create(format!("/dev/shm/ferrotune-torture-{}", std::process::id()))?;'
         " std::io::Write::write_all(&mut file, &[1u8; 1 << 20])?;"
-        " std::thread::sleep(std::time::Duration::from_millis(300)); std::mem::forget(file);",
+        " std::thread::sleep(std::time::Duration::from_millis(1500)); std::mem::forget(file);",
         "finished",
     ),
     ("temporary file left behind", 'std::fs::write(std::env::temp_dir().join("left"), [1u8; 1 << 20])?;', "finished"),

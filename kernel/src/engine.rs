@@ -32,7 +32,7 @@ use evaluate::link::{CellLink, CellOutcome};
 use evaluate::preparation::Prepared;
 use evaluate::undo::UndoStates;
 use evaluate::{commands, dependencies, preparation, report, syntax};
-use evcxr::{CompilationError, Error};
+use evcxr::{CompilationError, Error, Variable};
 use ferrotune_display::{Bundle, table};
 use ferrotune_link::{CellEnding, SupervisorRequest};
 use ferrotune_magics::{Split, Step};
@@ -177,12 +177,8 @@ impl Engine {
         if let Ok(evaluated) = &concluded {
             self.warn_unkept(evaluated);
         }
-        if has_run
-            && concluded.is_err()
-            && let Err(failure) = self.learn_shadowed(&before)
-        {
-            // The user needs the cell's own failure; the shadowed variable stays unknown.
-            tracing::warn!(text = failure.text, "a variable that a failing cell has shadowed is lost");
+        if has_run && concluded.is_err() {
+            self.learn_shadowed(&before);
         }
         concluded
     }
@@ -211,14 +207,16 @@ impl Engine {
     }
 
     /// Declares again the variables that a failing cell has shadowed: evcxr forgets these variables, but the store has them again.
-    fn learn_shadowed(&mut self, before: &EvaluatorState) -> Result<(), Failure> {
-        let declarations = before.declarations_missing_in(&self.undo.now);
-        let declarations = declarations.map_err(|error| Failure::from_error(ErrorName::EngineError, &error))?;
-        if declarations.is_empty() {
-            return Ok(());
+    fn learn_shadowed(&mut self, before: &EvaluatorState) {
+        let shadowed = before.variables_missing_in(&self.undo.now);
+        if !shadowed.is_empty() {
+            self.set_variables(self.undo.now.variables().iter().cloned().chain(shadowed).collect());
         }
-        self.link.request(SupervisorRequest::Skip);
-        self.run_generated_once(&declarations)
+    }
+
+    fn set_variables(&mut self, variables: Vec<Variable>) {
+        self.evaluator.set_variables(variables.clone());
+        self.undo.now.set_variables(variables);
     }
 
     /// Runs a command that evcxr does not run.
@@ -243,14 +241,6 @@ impl Engine {
         self.conclude(result, report::generated).map(drop)
     }
 
-    fn run_generated_once(&mut self, source: &str) -> Result<(), Failure> {
-        match self.evaluate_once(source) {
-            Ok(_) => Ok(()),
-            Err(Error::CompilationErrors(errors)) => Err(report::generated(&errors)),
-            Err(error) => Err(Failure::of_lines(ErrorName::EngineError, &error.to_string())),
-        }
-    }
-
     /// Evaluates Rust. Evaluates it a second time if the cell process has dropped variables whose types have been redefined.
     fn evaluate(&mut self, source: &str) -> Result<Evaluated, Error> {
         let before: Vec<String> = self.undo.now.names().into_iter().map(str::to_owned).collect();
@@ -267,20 +257,15 @@ impl Engine {
         if dropped.is_empty() {
             return result;
         }
-        self.forget_variables(&dropped)?;
+        self.forget_variables(&dropped);
         self.evaluate(source)
     }
 
     /// Makes evcxr forget variables that the cell process has dropped.
-    fn forget_variables(&mut self, names: &[String]) -> Result<(), Error> {
-        self.link.request(SupervisorRequest::Skip);
-        // evcxr forgets a variable that is moved. A type that is `Copy` is never moved, hence the new value.
-        let moved = |name| format!("let {name} = ::std::string::String::new(); ::std::mem::drop({name});\n");
-        let moves: String = names.iter().map(moved).collect();
-        let result = self.evaluate_once(&moves);
-        self.link.begin(None);
+    fn forget_variables(&mut self, names: &[String]) {
+        let kept = self.undo.now.variables().iter().filter(|variable| !names.contains(&variable.name));
+        self.set_variables(kept.cloned().collect());
         self.warn_dropped(names);
-        result.map(drop)
     }
 
     /// Says what later cells do not have as this one has it.

@@ -36,8 +36,6 @@ pub enum SupervisorOrder {
 pub enum SupervisorRequest {
     /// Pass on all output that has been printed so far.
     Sync,
-    /// Report to evcxr that its next cell has run, without running it, so that only evcxr's own list of variables changes.
-    Skip,
     /// Keep the snapshot of the present state under a name.
     Keep {
         /// The name. An older snapshot with the same name is dropped.

@@ -31,7 +31,6 @@ impl Supervisor {
         let now = Instant::now();
         match request {
             SupervisorRequest::Sync => self.drain_whole()?,
-            SupervisorRequest::Skip => self.raise(Event::SkipRequested)?,
             SupervisorRequest::Keep { name } => {
                 self.take_reports()?;
                 if !self.name_latest(&name) {

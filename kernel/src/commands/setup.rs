@@ -40,6 +40,7 @@ pub(crate) fn run(version: &str) -> Result<()> {
     let folder = folders::shortened(setup.folder());
     if own::is_complete(setup.folder()) {
         eprintln!("Rust {version} is in {folder} already");
+        setup.remove_rest()?;
         remove_old_preludes();
         return Ok(());
     }
@@ -139,11 +140,24 @@ impl Setup {
     }
 
     fn install(&self, follower: &mut Follower<'_>) -> Result<()> {
-        let building = self.with_ending("installing");
+        let building = self.building();
         let installed = self.install_into(&building, follower);
         // The rest of a failed installation is useless: rustup does not trust partial archives, and downloads them again.
         let removed = folders::remove_rest(&building);
         installed.and(removed)
+    }
+
+    /// Removes what a process left that was killed after it had moved the toolchain, unless another process is at work there.
+    fn remove_rest(&self) -> Result<()> {
+        // A toolchain that is there may be in a folder that this user cannot write.
+        if !self.building().exists() {
+            return Ok(());
+        }
+        let lock = self.with_ending("lock");
+        match lock::try_alone(&lock).with_context(|| cannot_write(&lock))? {
+            Some(_lock) => folders::remove_rest(&self.building()),
+            None => Ok(()),
+        }
     }
 
     fn install_into(&self, building: &Path, follower: &mut Follower<'_>) -> Result<()> {
@@ -170,6 +184,11 @@ impl Setup {
     fn components(&self) -> Result<&'static [&'static str]> {
         let has_prelude = self.version == own::VERSION && shipped::find()?.is_some();
         Ok(if has_prelude { &[] } else { &["rust-src"] })
+    }
+
+    /// The folder in which the toolchain is until it is complete.
+    fn building(&self) -> PathBuf {
+        self.with_ending("installing")
     }
 
     /// The path of the toolchain's folder with another extension.

@@ -31,6 +31,13 @@ const ANALYSIS: &str = "async fn evcxr_analysis_wrapper(";
 /// The last line of the cell's function.
 const RETURN: &str = "evcxr_variable_store";
 const PUT_BACK: &str = "evcxr_variable_store.put_back";
+/// The beginnings of lines that check or store a variable.
+const STORE_CALLS: [&str; 4] = [
+    "vars_ok &= evcxr_variable_store.check_variable",
+    "evcxr_variable_store.put_variable",
+    "evcxr_variable_store.put_borrower",
+    "evcxr_variable_store.keep_settled",
+];
 
 /// Rewrites the file, and returns its new text. A source in an unexpected form stays as it is: it then compiles more slowly, and
 /// only the compiler distinguishes a redefined type from the old one.
@@ -173,7 +180,7 @@ struct Statement<'a> {
 
 fn statement(line: &str) -> Option<Statement<'_>> {
     let (call, rest) = line.split_once("::<")?;
-    if !matches!(call, "vars_ok &= evcxr_variable_store.check_variable" | "evcxr_variable_store.put_variable") {
+    if !STORE_CALLS.contains(&call) {
         return None;
     }
     let (type_name, rest) = rest.rsplit_once(">(::std::stringify!(")?;

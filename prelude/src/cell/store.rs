@@ -5,10 +5,20 @@
 //!
 //! To the compiler, a struct is still the same type after the type of a field has been redefined. So the store keeps with each value
 //! a fingerprint of the definitions behind its type, which the kernel computes, and compares it, too.
+//!
+//! A variable from which others borrow, their owner, stays at its address: cells get references to it, whose lifetime is a parameter
+//! of the cell's function. So what borrows neither leaves the cell, but for the variables that it stores here, nor borrows
+//! from the cell's own values. Whatever a cell has lent, or has loaded what borrows from it, counts as an owner of each borrower that
+//! the cell stores. Before an owner is moved or dropped, its borrowers are dropped.
 
+mod pinned;
+
+use pinned::Pinned;
 use std::any::{Any, TypeId};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::panic::{self, AssertUnwindSafe};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The message to the supervisor that a variable does not have the type that the cell expects.
@@ -23,9 +33,13 @@ fn taken() -> MutexGuard<'static, Option<HashSet<String>>> {
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The number of the running cell.
+static CELL: AtomicU64 = AtomicU64::new(0);
+
 /// Begins a cell, in which no variable has been taken.
 pub(super) fn begin() {
     *taken() = None;
+    CELL.fetch_add(1, Ordering::Relaxed);
 }
 
 /// The number of variables that the cell has moved: taken and not put back.
@@ -43,25 +57,37 @@ pub struct VariableStore {
     variables: HashMap<String, Variable>,
     /// The box of the variable that was taken last. It is dropped here, so that cells need no code for that.
     emptied: Option<Box<dyn Any>>,
+    /// Owners that have no name any more, since a later variable has it.
+    nameless: Vec<Variable>,
+    /// The new variables of the running cell from which others borrow, with their names.
+    settled: Vec<(String, Variable)>,
+    /// The ids of the owners from which values of the running cell may borrow.
+    in_use: BTreeSet<u64>,
+    /// The number of the last cell that used the store.
+    cell: u64,
+    last_id: u64,
 }
 
 #[derive(Debug)]
 struct Variable {
+    id: u64,
     /// An `Option` of the variable's type.
-    value: Box<dyn Any>,
+    value: Pinned,
     /// The fingerprint of the definitions on which the type depends, if the kernel has found any.
     definitions: Option<u64>,
+    /// The ids of the variables from which this one may borrow.
+    owners: BTreeSet<u64>,
 }
 
 impl VariableStore {
     /// Stores a variable.
     pub fn put_variable<T: 'static>(&mut self, name: &str, value: T) {
-        self.put(name, Variable { value: Box::new(Some(value)), definitions: None });
+        self.store(name, value, None, false);
     }
 
     /// Stores a variable whose type depends on definitions with this fingerprint.
     pub fn put_variable_as<T: 'static>(&mut self, name: &str, definitions: u64, value: T) {
-        self.put(name, Variable { value: Box::new(Some(value)), definitions: Some(definitions) });
+        self.store(name, value, Some(definitions), false);
     }
 
     /// Stores a variable again that the cell has taken and shadowed, if the cell ended before it stored the new variable of that name.
@@ -76,6 +102,63 @@ impl VariableStore {
         if is_missing(name) {
             self.put_variable_as(name, definitions, value);
         }
+    }
+
+    /// Stores a variable that may borrow from whatever the cell has lent, and from the owners of what it has taken.
+    pub fn put_borrower<T: 'static>(&mut self, name: &str, value: T) {
+        self.store(name, value, None, true);
+    }
+
+    /// Does the same as [`VariableStore::put_borrower`] for a type that depends on definitions with this fingerprint.
+    pub fn put_borrower_as<T: 'static>(&mut self, name: &str, definitions: u64, value: T) {
+        self.store(name, value, Some(definitions), true);
+    }
+
+    /// Lends a variable to the cell, which may read it. The address is valid until the variable is moved or dropped.
+    ///
+    /// # Panics
+    /// If the variable does not exist or has another type. [`VariableStore::check_variable`] detects that before.
+    pub fn lend<T: 'static>(&mut self, name: &str) -> NonNull<T> {
+        self.begin_cell();
+        let Some(variable) = self.variables.get(name) else { gone(name) };
+        self.in_use.insert(variable.id);
+        pinned::content(&variable.value).unwrap_or_else(|| changed(name))
+    }
+
+    /// Puts a new variable of the cell where it stays, and lends it to the cell. [`VariableStore::keep_settled`] stores it.
+    pub fn settle<T: 'static>(&mut self, name: &str, value: T) -> NonNull<T> {
+        self.begin_cell();
+        self.settle_with(name, value, BTreeSet::new())
+    }
+
+    /// Does the same as [`VariableStore::settle`] for a variable that may borrow, as of [`VariableStore::put_borrower`].
+    pub fn settle_borrower<T: 'static>(&mut self, name: &str, value: T) -> NonNull<T> {
+        self.begin_cell();
+        let owners = self.in_use.clone();
+        self.settle_with(name, value, owners)
+    }
+
+    /// Puts a value without a name where it stays as long as something borrows from it, and lends it to the cell.
+    pub fn settle_nameless<T: 'static>(&mut self, value: T) -> NonNull<T> {
+        self.settle("", value)
+    }
+
+    fn settle_with<T: 'static>(&mut self, name: &str, value: T, owners: BTreeSet<u64>) -> NonNull<T> {
+        let variable = self.variable(value, None, owners);
+        let address = pinned::content(&variable.value).unwrap_or_else(|| changed(name));
+        self.in_use.insert(variable.id);
+        self.settled.push((name.to_owned(), variable));
+        address
+    }
+
+    /// Stores a variable that the cell has settled.
+    pub fn keep_settled<T: 'static>(&mut self, name: &str) {
+        self.keep(name, None);
+    }
+
+    /// Does the same as [`VariableStore::keep_settled`] for a type that depends on definitions with this fingerprint.
+    pub fn keep_settled_as<T: 'static>(&mut self, name: &str, definitions: u64) {
+        self.keep(name, Some(definitions));
     }
 
     /// Whether the variable exists and has this type. If not, drops the variable and reports that to the supervisor.
@@ -107,47 +190,112 @@ impl VariableStore {
         if !self.variables.contains_key(name) {
             self.put_variable(name, Arc::new(create()));
         }
-        match self.variables.get(name).and_then(|variable| variable.value.downcast_ref::<Option<Arc<T>>>()) {
-            Some(Some(value)) => Arc::clone(value),
-            _ => changed(name),
-        }
+        let address = self.variables.get(name).and_then(|variable| pinned::content::<Arc<T>>(&variable.value));
+        pinned::copied(address.unwrap_or_else(|| changed(name)))
+    }
+
+    fn store<T: 'static>(&mut self, name: &str, value: T, definitions: Option<u64>, borrows: bool) {
+        self.begin_cell();
+        let owners = if borrows { self.in_use.clone() } else { BTreeSet::new() };
+        let variable = self.variable(value, definitions, owners);
+        self.put(name, variable);
+    }
+
+    fn keep(&mut self, name: &str, definitions: Option<u64>) {
+        let Some(at) = self.settled.iter().rposition(|(settled, _)| settled == name) else { gone(name) };
+        let (_, variable) = self.settled.remove(at);
+        self.put(name, Variable { definitions, ..variable });
+    }
+
+    fn variable<T: 'static>(&mut self, value: T, definitions: Option<u64>, owners: BTreeSet<u64>) -> Variable {
+        self.last_id += 1;
+        Variable { id: self.last_id, value: Pinned::new(Some(value)), definitions, owners }
     }
 
     fn put(&mut self, name: &str, variable: Variable) {
         if let Some(taken) = &mut *taken() {
             taken.remove(name);
         }
-        self.variables.insert(name.to_owned(), variable);
+        if let Some(before) = self.variables.insert(name.to_owned(), variable)
+            && (self.in_use.contains(&before.id) || self.has_borrowers(before.id))
+        {
+            self.nameless.push(before);
+        }
     }
 
     #[expect(clippy::print_stdout, reason = "the supervisor reads this line")]
     fn check(&mut self, name: &str, wanted: TypeId, definitions: Option<u64>) -> bool {
+        self.begin_cell();
         let Some(variable) = self.variables.get(name) else {
             // The cell cannot run without the variable's value.
             println!("{VARIABLE_CHANGED_TYPE}{name}");
             return false;
         };
         let differs = variable.definitions.zip(definitions).is_some_and(|(kept, wanted)| kept != wanted);
-        if (*variable.value).type_id() == wanted && !differs {
+        if variable.value.type_id() == wanted && !differs {
             return true;
         }
         println!("{VARIABLE_CHANGED_TYPE}{name}");
-        // The code that drops the value belongs to the old type. A panic there must not end the process.
-        if panic::catch_unwind(AssertUnwindSafe(|| drop(self.variables.remove(name)))).is_err() {
-            eprintln!("dropping the variable {name} panicked");
-        }
+        let variable = self.variables.remove(name);
+        self.drop_after_borrowers(variable);
         false
     }
 
     fn take(&mut self, name: &str) -> &mut dyn Any {
-        match self.variables.remove(name) {
-            Some(variable) => {
-                taken().get_or_insert_default().insert(name.to_owned());
-                &mut **self.emptied.insert(variable.value)
-            }
-            None => panic!("the variable {name} is gone"),
+        self.begin_cell();
+        let Some(variable) = self.variables.remove(name) else { gone(name) };
+        assert!(!self.in_use.contains(&variable.id), "the variable {name} is lent to this cell");
+        self.drop_borrowers(variable.id);
+        self.in_use.extend(&variable.owners);
+        taken().get_or_insert_default().insert(name.to_owned());
+        &mut **self.emptied.insert(variable.value.into_box())
+    }
+
+    /// Prepares for the first use by a cell: nothing is lent, and owners from which nothing borrows any more are dropped.
+    fn begin_cell(&mut self) {
+        let cell = CELL.load(Ordering::Relaxed);
+        if std::mem::replace(&mut self.cell, cell) == cell {
+            return;
+        }
+        self.in_use.clear();
+        self.nameless.extend(std::mem::take(&mut self.settled).into_iter().map(|(_, variable)| variable));
+        while let Some(at) = self.nameless.iter().position(|owner| !self.has_borrowers(owner.id)) {
+            let owner = self.nameless.swap_remove(at);
+            self.drop_after_borrowers(Some(owner));
         }
     }
+
+    fn has_borrowers(&self, id: u64) -> bool {
+        self.variables.values().chain(&self.nameless).any(|variable| variable.owners.contains(&id))
+    }
+
+    fn drop_borrowers(&mut self, id: u64) {
+        let borrows = |variable: &Variable| variable.owners.contains(&id);
+        while let Some(name) =
+            self.variables.iter().find(|(_, variable)| borrows(variable)).map(|(name, _)| name.clone())
+        {
+            let borrower = self.variables.remove(&name);
+            self.drop_after_borrowers(borrower);
+        }
+        while let Some(at) = self.nameless.iter().position(borrows) {
+            let borrower = self.nameless.swap_remove(at);
+            self.drop_after_borrowers(Some(borrower));
+        }
+    }
+
+    fn drop_after_borrowers(&mut self, variable: Option<Variable>) {
+        let Some(variable) = variable else { return };
+        self.drop_borrowers(variable.id);
+        // The code that drops the value may belong to an old type. A panic there must not end the process.
+        if panic::catch_unwind(AssertUnwindSafe(|| drop(variable))).is_err() {
+            eprintln!("dropping a variable panicked");
+        }
+    }
+}
+
+#[cold]
+fn gone(name: &str) -> ! {
+    panic!("the variable {name} is gone");
 }
 
 #[cold]
@@ -158,4 +306,107 @@ fn changed(name: &str) -> ! {
 /// A new, empty store, which lives as long as the cell process.
 pub fn create_variable_store() -> *mut VariableStore {
     Box::into_raw(Box::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::rc::Rc;
+
+    /// The cell number is one for the whole process, so that one test at a time has cells.
+    static CELLS: Mutex<()> = Mutex::new(());
+
+    /// A value that writes its name down when it is dropped.
+    struct Named(&'static str, Rc<Mutex<Vec<&'static str>>>);
+
+    impl Drop for Named {
+        fn drop(&mut self) {
+            self.1.lock().unwrap().push(self.0);
+        }
+    }
+
+    /// A store with an owner `a` and its borrower `b`, in a new cell, and the names of what is dropped.
+    fn borrowed() -> (VariableStore, Rc<Mutex<Vec<&'static str>>>, MutexGuard<'static, ()>) {
+        let alone = CELLS.lock().unwrap_or_else(PoisonError::into_inner);
+        let dropped = Rc::new(Mutex::new(Vec::new()));
+        let mut store = VariableStore::default();
+        begin();
+        store.put_variable("a", Named("a", Rc::clone(&dropped)));
+        begin();
+        store.lend::<Named>("a");
+        store.put_borrower("b", Named("b", Rc::clone(&dropped)));
+        begin();
+        (store, dropped, alone)
+    }
+
+    #[test]
+    fn an_owner_stays_at_its_address_until_it_is_moved() {
+        let (mut store, dropped, _alone) = borrowed();
+        let address = store.lend::<Named>("a");
+        begin();
+        store.put_variable("c", 1);
+        assert_eq!(store.lend::<Named>("a"), address);
+        begin();
+        let moved = store.take_variable::<Named>("a");
+        assert_eq!(*dropped.lock().unwrap(), ["b"]);
+        assert!(!store.check_variable::<Named>("b"));
+        drop(moved);
+    }
+
+    #[test]
+    fn what_a_borrower_lends_is_dropped_before_it() {
+        let (mut store, dropped, _alone) = borrowed();
+        store.lend::<Named>("b");
+        store.put_borrower("c", Named("c", Rc::clone(&dropped)));
+        begin();
+        drop(store.take_variable::<Named>("a"));
+        assert_eq!(*dropped.lock().unwrap(), ["c", "b", "a"]);
+    }
+
+    #[test]
+    fn a_borrower_may_borrow_from_all_that_a_cell_has_lent() {
+        let (mut store, dropped, _alone) = borrowed();
+        let borrower = store.take_variable::<Named>("b");
+        store.settle("d", Named("d", Rc::clone(&dropped)));
+        store.keep_settled::<Named>("d");
+        store.put_borrower("b", borrower);
+        begin();
+        drop(store.take_variable::<Named>("d"));
+        assert_eq!(*dropped.lock().unwrap(), ["b", "d"]);
+    }
+
+    #[test]
+    fn an_owner_whose_name_is_taken_lives_as_long_as_its_borrowers() {
+        let (mut store, dropped, _alone) = borrowed();
+        store.put_variable("a", 1);
+        begin();
+        assert!(store.check_variable::<i32>("a"));
+        assert_eq!(*dropped.lock().unwrap(), [""; 0]);
+        drop(store.take_variable::<Named>("b"));
+        begin();
+        store.put_variable("c", 1);
+        assert_eq!(*dropped.lock().unwrap(), ["b", "a"]);
+    }
+
+    #[test]
+    fn what_a_failing_cell_has_settled_goes_with_its_borrowers() {
+        let (mut store, dropped, _alone) = borrowed();
+        let borrower = store.take_variable::<Named>("b");
+        store.settle("d", Named("d", Rc::clone(&dropped)));
+        store.put_borrower("b", borrower);
+        begin();
+        assert!(!store.check_variable::<Named>("d"));
+        drop(store.take_variable::<Named>("b"));
+        begin();
+        store.put_variable("c", 1);
+        assert_eq!(*dropped.lock().unwrap(), ["b", "d"]);
+    }
+
+    #[test]
+    #[should_panic(expected = "the variable a is lent to this cell")]
+    fn a_lent_variable_cannot_be_taken() {
+        let (mut store, _, _alone) = borrowed();
+        store.lend::<Named>("a");
+        store.take_variable::<Named>("a");
+    }
 }

@@ -25,6 +25,13 @@ pub struct Facts {
     value: String,
 }
 
+impl Facts {
+    /// The facts of a variable that only this borrower of it may use.
+    pub fn of_borrowed(borrower: &str) -> Facts {
+        Facts { bytes: 0, value: format!("borrowed by {borrower}") }
+    }
+}
+
 /// The facts of vectors whose elements are `Debug`.
 pub trait OfVector {
     /// Returns the vector's memory, length and elements.
@@ -82,6 +89,22 @@ pub trait OfAny {
 }
 
 impl<T> OfAny for Variable<'_, T> {
+    fn facts(&self) -> Facts {
+        Facts { bytes: size_of_val(self.0), value: String::new() }
+    }
+}
+
+/// A variable that borrows from others, for the table.
+#[derive(Debug)]
+pub struct Borrower<'a, T>(pub &'a T);
+
+impl<T: Debug> OfDebug for &Borrower<'_, T> {
+    fn facts(&self) -> Facts {
+        Facts { bytes: size_of_val(self.0), value: beginning(self.0, SHOWN_CHARS) }
+    }
+}
+
+impl<T> OfAny for Borrower<'_, T> {
     fn facts(&self) -> Facts {
         Facts { bytes: size_of_val(self.0), value: String::new() }
     }

@@ -24,7 +24,6 @@ pub(in crate::cell_supervisor) enum Event {
     Interrupted {
         now: Instant,
     },
-    SkipRequested,
     ReturnRequested {
         number: u64,
         to: SnapshotKey,

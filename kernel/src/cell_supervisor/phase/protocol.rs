@@ -16,8 +16,6 @@ enum Next {
     /// The run takes place, but it is not the user's: the kernel has begun no cell yet, so there is nothing to interrupt.
     Startup,
     Run,
-    /// The run does not take place, but evcxr gets the answer that the cell has run.
-    Skip,
     /// The user has stopped the cell while it was compiled.
     Cancel,
 }
@@ -80,12 +78,6 @@ impl Protocol {
                 (self.next, self.cell) = (Next::Run, cell);
                 (phase, Vec::new())
             }
-            Event::SkipRequested => {
-                if self.next != Next::Cancel {
-                    self.next = Next::Skip;
-                }
-                (phase, Vec::new())
-            }
             event => match phase {
                 Phase::Idle { variables } => self.idle(variables, event),
                 Phase::Running { course, interrupt } => self.running(course, interrupt, event),
@@ -127,10 +119,6 @@ impl Protocol {
     fn run(&mut self, order: CellOrder, phase: Phase) -> Step {
         match self.next {
             Next::Cancel => (phase, vec![Effect::Tell(KernelFrame::Cancelled), Effect::Refuse]),
-            Next::Skip => {
-                self.next = Next::Run;
-                (phase, vec![Effect::Complete])
-            }
             Next::Startup | Next::Run => {
                 (Phase::Running { course: Course::Normal, interrupt: None }, vec![Effect::Order(order)])
             }

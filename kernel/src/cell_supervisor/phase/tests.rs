@@ -226,14 +226,6 @@ fn cell_without_a_snapshot_is_concluded_and_the_user_is_told() {
 }
 
 #[test]
-fn skipped_run_changes_nothing() {
-    let mut table = Table::after(1);
-    table.check(Event::SkipRequested, []);
-    table.check(Event::RunOrdered(order()), [Effect::Complete]);
-    table.check(Event::RunOrdered(order()), [Effect::Order(order())]);
-}
-
-#[test]
 fn undo_wakes_the_snapshot_before_the_cell_and_evcxr_connects_anew() {
     let mut table = Table::after(1);
     let before = SnapshotKey::Before { cell: 1 };

@@ -6,7 +6,7 @@ mod evcxr;
 pub(in crate::engine) use self::evcxr::{Evcxr, FIRST_CELL};
 
 use crate::engine::evaluate::evaluator_state::EvaluatorState;
-use ::evcxr::{ContextState, Error, SharedAnalyzer};
+use ::evcxr::{ContextState, Error, SharedAnalyzer, Variable};
 use anyhow::Result;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -31,8 +31,11 @@ pub(in crate::engine) trait Evaluator {
     /// The generated source of the last cell that was compiled.
     fn last_source(&self) -> String;
 
-    /// Names and types of the variables.
-    fn variables(&self) -> Vec<(String, String)>;
+    /// The variables, in the order of their names.
+    fn variables(&self) -> Vec<Variable>;
+
+    /// Takes these for the variables that the cell process has.
+    fn set_variables(&mut self, variables: Vec<Variable>);
 
     /// Names of the notebook's items.
     fn item_names(&self) -> Vec<&str>;

@@ -1,13 +1,10 @@
 //! The state of evcxr at one moment: its items, variables and crates. evcxr can return to that state when the variables are restored.
 //!
-//! evcxr has no interface to save or restore its state. But the source of the last cell that evcxr compiled contains every
-//! item of the notebook, and evcxr lists the variables with their types. One cell made of these items and variables gives the
-//! state back to an evcxr that has forgotten everything.
+//! evcxr has no interface to save or restore its items. But the source of the last cell that evcxr compiled contains every item of
+//! the notebook. One cell made of these items gives them back to an evcxr that has forgotten everything.
 
 use crate::engine::evaluate::place::{self, STATEMENTS};
-use anyhow::{Context, Result};
-use std::collections::HashMap;
-use syn::visit::{self, Visit};
+use evcxr::Variable;
 
 /// The line of the generated source that ends the items. Every notebook has it, since its first cell uses `?`.
 const BELOW_ITEMS: &str = "struct EvcxrUserCodeError {}";
@@ -35,8 +32,7 @@ pub(in crate::engine) struct Undecided {
 pub(in crate::engine) struct EvaluatorState {
     /// The generated source of the last cell.
     source: String,
-    /// Names and types of the variables.
-    variables: Vec<(String, String)>,
+    variables: Vec<Variable>,
     /// The crates that the user has added, as arguments of `:dep`.
     dependencies: Vec<String>,
     /// The `let` statements that wait for the cell that decides their types.
@@ -46,7 +42,7 @@ pub(in crate::engine) struct EvaluatorState {
 }
 
 impl EvaluatorState {
-    pub(in crate::engine) fn new(source: String, variables: Vec<(String, String)>, dependencies: Vec<String>) -> Self {
+    pub(in crate::engine) fn new(source: String, variables: Vec<Variable>, dependencies: Vec<String>) -> Self {
         Self { source, variables, dependencies, undecided: Vec::new(), assumed: Vec::new() }
     }
 
@@ -84,50 +80,46 @@ impl EvaluatorState {
         let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
         let is_assumed =
             |type_name: &str| type_name.split(|letter| !is_word(letter)).any(|word| ["i32", "f64"].contains(&word));
-        self.variables.iter().any(|(known, type_name)| known == name && is_assumed(type_name))
+        self.variables.iter().any(|variable| variable.name == name && is_assumed(&variable.type_name))
     }
 
     /// Names of the variables, sorted.
     pub(in crate::engine) fn names(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.variables.iter().map(|(name, _)| name.as_str()).collect();
+        let mut names: Vec<&str> = self.variables.iter().map(|variable| variable.name.as_str()).collect();
         names.sort_unstable();
         names
     }
 
     pub(in crate::engine) fn forget(&mut self, names: &[String]) {
-        self.variables.retain(|(name, _)| !names.contains(name));
+        self.variables.retain(|variable| !names.contains(&variable.name));
     }
 
-    /// Declarations, without values, of the variables that `later` does not have.
-    pub(in crate::engine) fn declarations_missing_in(&self, later: &EvaluatorState) -> Result<String> {
+    pub(in crate::engine) fn variables(&self) -> &[Variable] {
+        &self.variables
+    }
+
+    pub(in crate::engine) fn set_variables(&mut self, variables: Vec<Variable>) {
+        self.variables = variables;
+    }
+
+    /// The variables that `later` does not have.
+    pub(in crate::engine) fn variables_missing_in(&self, later: &EvaluatorState) -> Vec<Variable> {
         let known = later.names();
-        let missing: Vec<_> = self.variables.iter().filter(|(name, _)| !known.contains(&name.as_str())).collect();
-        let mutable = if missing.is_empty() { HashMap::new() } else { mutability(&self.source)? };
-        let declare = |(name, type_name): &&(String, String)| {
-            format!("{} {name}: {type_name} = ::std::unreachable!();\n", keyword(&mutable, name))
-        };
-        Ok(missing.iter().map(declare).collect())
+        self.variables.iter().filter(|variable| !known.contains(&variable.name.as_str())).cloned().collect()
     }
 
-    /// A cell that restores this state in evcxr. The process that runs the cell already has the variables: the cell takes each
-    /// variable out of the store and declares it as a new variable.
-    pub(in crate::engine) fn declaration(&self) -> Result<String> {
+    /// A cell that restores the items of this state in evcxr, and checks that the process which runs it has the variables. The store
+    /// drops variables of another type.
+    pub(in crate::engine) fn declaration(&self) -> String {
         let mut cell = self.items();
-        let mutable = if self.source.is_empty() { HashMap::new() } else { mutability(&self.source)? };
-        // These lines equal evcxr's own, since `compile/source.rs` searches for them. The store drops variables of another type.
+        // These lines equal evcxr's own, since `compile/source.rs` searches for them.
         cell += "{\nlet mut vars_ok = true;\n";
-        for (name, type_name) in &self.variables {
+        for Variable { name, type_name, .. } in &self.variables {
             cell +=
                 &format!("vars_ok &= evcxr_variable_store.check_variable::<{type_name}>(::std::stringify!({name}));\n");
         }
         cell += "if !vars_ok { return ::std::result::Result::Ok(()); }\n}\n";
-        for (name, type_name) in &self.variables {
-            let keyword = keyword(&mutable, name);
-            cell += &format!(
-                "{keyword} {name}: {type_name} = evcxr_variable_store.take_variable::<{type_name}>(::std::stringify!({name}));\n"
-            );
-        }
-        Ok(cell)
+        cell
     }
 
     /// The items, those without a name first: evcxr treats an unnamed item as a part of the named item above it, and forgets
@@ -145,10 +137,6 @@ impl EvaluatorState {
     }
 }
 
-fn keyword(mutable: &HashMap<String, bool>, name: &str) -> &'static str {
-    if mutable.get(name).copied().unwrap_or(true) { "let mut" } else { "let" }
-}
-
 /// Whether the items end at these lines. In a cell that has only items, evcxr writes one function below the items, and no error type.
 fn is_below_items(lines: &[&str]) -> bool {
     match lines {
@@ -158,70 +146,10 @@ fn is_below_items(lines: &[&str]) -> bool {
     }
 }
 
-/// Whether each variable of the cell is `mut`, by name.
-fn mutability(source: &str) -> Result<HashMap<String, bool>> {
-    let file = syn::parse_file(source).context("the source of the last cell cannot be read")?;
-    let mut lets = Lets::default();
-    lets.visit_file(&file);
-    // The user's statements are in the block that stores new variables. They shadow the variables that outer blocks load.
-    lets.blocks.sort_by_key(|block| block.stores);
-    Ok(lets.blocks.into_iter().flat_map(|block| block.names).collect())
-}
-
-/// The blocks that load or store variables of the notebook.
-#[derive(Default)]
-struct Lets {
-    blocks: Vec<Block>,
-}
-
-struct Block {
-    names: Vec<(String, bool)>,
-    /// Whether the block stores variables and loads none: such a block has the user's statements.
-    stores: bool,
-}
-
-impl<'ast> Visit<'ast> for Lets {
-    fn visit_block(&mut self, block: &'ast syn::Block) {
-        let mut names = Names::default();
-        let mut stores = false;
-        let mut loads = false;
-        for statement in &block.stmts {
-            match statement {
-                syn::Stmt::Local(local) => {
-                    loads |= local.init.as_ref().is_some_and(|init| calls_store(&init.expr, "take_variable"));
-                    names.visit_pat(&local.pat);
-                }
-                syn::Stmt::Expr(expression, _) => stores |= calls_store(expression, "put_variable"),
-                _ => {}
-            }
-        }
-        if stores || loads {
-            self.blocks.push(Block { names: names.0, stores: stores && !loads });
-        }
-        visit::visit_block(self, block);
-    }
-}
-
-fn calls_store(expression: &syn::Expr, method: &str) -> bool {
-    let syn::Expr::MethodCall(call) = expression else { return false };
-    call.method.to_string().starts_with(method)
-        && matches!(&*call.receiver, syn::Expr::Path(path) if path.path.is_ident("evcxr_variable_store"))
-}
-
-/// The names that a pattern binds, each with whether it is `mut`.
-#[derive(Default)]
-struct Names(Vec<(String, bool)>);
-
-impl<'ast> Visit<'ast> for Names {
-    fn visit_pat_ident(&mut self, pattern: &'ast syn::PatIdent) {
-        self.0.push((pattern.ident.to_string(), pattern.mutability.is_some()));
-        visit::visit_pat_ident(self, pattern);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     const SOURCE: &str = r#"#![allow(unused_imports, unused_mut, dead_code)]
 #![feature(test)]
@@ -233,54 +161,41 @@ impl P { fn x(&self) -> f64 { self.x } }
             impl<T: std::fmt::Debug> From<T> for EvcxrUserCodeError { fn from(error: T) -> Self { EvcxrUserCodeError {} } }
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn run_user_code_3(mut evcxr_variable_store: *mut S) -> *mut S {
-let evcxr_variable_store = unsafe {&mut *evcxr_variable_store};
-let mut a = evcxr_variable_store.take_variable::<P>(::std::stringify!(a));
-let b = evcxr_variable_store.take_variable::<i32>(::std::stringify!(b));
-match ::std::panic::catch_unwind(::std::panic::AssertUnwindSafe(||{
-let _ = (|| -> std::result::Result<(), EvcxrUserCodeError> {
-let a = b;
-let (mut c, d) = { let mut d = 1; (d, 2) };
-evcxr_variable_store.put_variable::<i32>(::std::stringify!(c), c);
-::std::result::Result::Ok(())})();
-})) { Ok(_) => {} Err(_) => {} }
-evcxr_variable_store.put_variable::<P>(::std::stringify!(a), a);
 evcxr_variable_store
 }
 "#;
 
+    fn variables(names: &[&str]) -> Vec<Variable> {
+        let variable = |name: &&str| Variable {
+            name: (*name).to_owned(),
+            type_name: "i32".to_owned(),
+            is_mut: false,
+            borrows: BTreeMap::new(),
+        };
+        names.iter().map(variable).collect()
+    }
+
     #[test]
-    fn a_state_becomes_a_cell_with_items_and_variables() {
-        let variables = [("a", "i32"), ("c", "i32"), ("d", "i32"), ("b", "i32")];
-        let variables = variables.map(|(name, type_name)| (name.to_owned(), type_name.to_owned())).to_vec();
-        let cell = EvaluatorState::new(SOURCE.to_owned(), variables, Vec::new()).declaration().unwrap();
+    fn a_state_becomes_a_cell_with_items_that_checks_the_variables() {
+        let cell = EvaluatorState::new(SOURCE.to_owned(), variables(&["a", "c"]), Vec::new()).declaration();
         let expected = "#![feature(test)]\nuse std::ops::*;\nimpl P { fn x(&self) -> f64 { self.x } }\n\
             struct P { x: f64 }\n{\nlet mut vars_ok = true;\n\
             vars_ok &= evcxr_variable_store.check_variable::<i32>(::std::stringify!(a));\n\
             vars_ok &= evcxr_variable_store.check_variable::<i32>(::std::stringify!(c));\n\
-            vars_ok &= evcxr_variable_store.check_variable::<i32>(::std::stringify!(d));\n\
-            vars_ok &= evcxr_variable_store.check_variable::<i32>(::std::stringify!(b));\n\
-            if !vars_ok { return ::std::result::Result::Ok(()); }\n}\n\
-            let a: i32 = evcxr_variable_store.take_variable::<i32>(::std::stringify!(a));\n\
-            let mut c: i32 = evcxr_variable_store.take_variable::<i32>(::std::stringify!(c));\n\
-            let d: i32 = evcxr_variable_store.take_variable::<i32>(::std::stringify!(d));\n\
-            let b: i32 = evcxr_variable_store.take_variable::<i32>(::std::stringify!(b));\n";
+            if !vars_ok { return ::std::result::Result::Ok(()); }\n}\n";
         assert_eq!(cell, expected);
     }
 
     #[test]
-    fn variables_that_a_later_state_lacks_are_declared() {
-        let state = |names: &[&str]| {
-            let variables = names.iter().map(|name| ((*name).to_owned(), "i32".to_owned())).collect();
-            EvaluatorState::new(SOURCE.to_owned(), variables, Vec::new())
-        };
-        let declared = state(&["c", "d", "x"]).declarations_missing_in(&state(&["x", "y"])).unwrap();
-        assert_eq!(declared, "let mut c: i32 = ::std::unreachable!();\nlet d: i32 = ::std::unreachable!();\n");
-        assert_eq!(state(&["x"]).declarations_missing_in(&state(&["x"])).unwrap(), "");
+    fn variables_that_a_later_state_lacks_are_found() {
+        let state = |names: &[&str]| EvaluatorState::new(SOURCE.to_owned(), variables(names), Vec::new());
+        assert_eq!(state(&["c", "d", "x"]).variables_missing_in(&state(&["x", "y"])), variables(&["c", "d"]));
+        assert_eq!(state(&["x"]).variables_missing_in(&state(&["x"])), []);
     }
 
     #[test]
     fn nothing_is_left_of_an_empty_notebook() {
         let nothing = "{\nlet mut vars_ok = true;\nif !vars_ok { return ::std::result::Result::Ok(()); }\n}\n";
-        assert_eq!(EvaluatorState::default().declaration().unwrap(), nothing);
+        assert_eq!(EvaluatorState::default().declaration(), nothing);
     }
 }

@@ -1,5 +1,5 @@
-//! The redeclaration of a state in evcxr: evcxr forgets everything, and then runs one cell that declares the items and variables
-//! of the state. `:clear` and `:restart` redeclare a state too.
+//! The redeclaration of a state in evcxr: evcxr forgets everything, then runs one cell that declares the items of the state, and
+//! then learns the variables. `:clear` and `:restart` redeclare a state too.
 
 use crate::engine::Engine;
 use crate::engine::evaluate::evaluator::{Evaluated, FIRST_CELL};
@@ -62,11 +62,11 @@ impl Engine {
         let dependencies: String = dependencies.map(|dependency| format!(":dep {dependency}\n")).collect();
         self.evaluate_generated(&format!("{dependencies}{FIRST_CELL}"))?;
         loop {
-            let declaration = state.declaration().map_err(Failure::of_magic)?;
-            let result = self.evaluate_once(&declaration);
+            let result = self.evaluate_once(&state.declaration());
             let dropped = self.link.take_changed();
             if dropped.is_empty() {
                 self.conclude_generated(result)?;
+                self.evaluator.set_variables(state.variables().to_vec());
                 return Ok(state);
             }
             state.forget(&dropped);

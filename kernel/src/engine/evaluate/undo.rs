@@ -132,7 +132,6 @@ impl Engine {
 
     /// Returns to an earlier state: the variables first, then evcxr.
     fn return_to(&mut self, to: SnapshotKey, state: EvaluatorState) -> Result<(), Failure> {
-        state.declaration().map_err(Failure::of_magic)?;
         let reply = self.supervisor.ask(SupervisorRequest::Return { to })?;
         self.link.begin(None);
         if reply == SupervisorReply::Lost {
@@ -163,10 +162,14 @@ fn variables(state: &EvaluatorState) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evcxr::Variable;
+    use std::collections::BTreeMap;
 
     /// A state whose only variable has this name.
     fn state(name: &str) -> EvaluatorState {
-        EvaluatorState::new(String::new(), vec![(name.to_owned(), "u8".to_owned())], Vec::new())
+        let (name, type_name) = (name.to_owned(), "u8".to_owned());
+        let variable = Variable { name, type_name, is_mut: false, borrows: BTreeMap::new() };
+        EvaluatorState::new(String::new(), vec![variable], Vec::new())
     }
 
     fn before(states: &UndoStates) -> Vec<(u64, Vec<&str>)> {

@@ -10,7 +10,7 @@ use crate::engine::handlers::files::expanded_text;
 use crate::failure::{ErrorName, Failure};
 use crate::search_process::SearchProcess;
 use anyhow::{Context, Result, anyhow};
-use evcxr::CompilationError;
+use evcxr::{CompilationError, Variable};
 use ferrotune_display::Bundle;
 use ferrotune_journal::{Journal, Study};
 use ferrotune_magics::{CheckedProgram, DeviceChoice, TpuCheck, TpuConnect};
@@ -70,9 +70,9 @@ impl Engine {
 }
 
 /// The Rust that checks the variable with this name, if the notebook has such a variable, or else the file with this name.
-fn named(tpu: &str, program: &str, variables: &[(String, String)]) -> String {
-    match variables.iter().find(|(name, _)| name == program) {
-        Some((name, _)) => format!("ferrotune::tpu_check::check({tpu:?}, {name:?}, &mut {name});"),
+fn named(tpu: &str, program: &str, variables: &[Variable]) -> String {
+    match variables.iter().find(|variable| variable.name == program) {
+        Some(Variable { name, .. }) => format!("ferrotune::tpu_check::check({tpu:?}, {name:?}, &mut {name});"),
         None => check_file(tpu, &expanded_text(program)),
     }
 }
@@ -163,7 +163,9 @@ mod tests {
 
     #[test]
     fn a_variable_is_checked_before_a_file_of_its_name() {
-        let source = |program| named("v5e:2x2", program, &[("step".to_owned(), "ferrotune::Step<'static>".to_owned())]);
+        let (name, type_name) = ("step".to_owned(), "ferrotune::Step<'static>".to_owned());
+        let variables = [Variable { name, type_name, is_mut: true, borrows: BTreeMap::new() }];
+        let source = |program| named("v5e:2x2", program, &variables);
         assert_eq!(source("step"), r#"ferrotune::tpu_check::check("v5e:2x2", "step", &mut step);"#);
         assert_eq!(source("./step"), r#"ferrotune::tpu_check::check_file("v5e:2x2", "./step");"#);
     }

@@ -9,7 +9,7 @@ use crate::engine::evaluate::insertions::Insertions;
 use crate::engine::evaluate::report;
 use crate::engine::handlers::captures;
 use crate::failure::{ErrorName, Failure};
-use evcxr::CompilationError;
+use evcxr::{CompilationError, Variable};
 use ferrotune_magics::Tune;
 use ferrotune_space::spec::StudySpec;
 use std::ops::Range;
@@ -25,8 +25,8 @@ pub(in crate::engine) struct Objective {
 }
 
 impl Objective {
-    /// Expands the objective. `variables` are the names and types of the notebook's variables, which the objective may use.
-    pub(in crate::engine) fn expand(tune: &Tune, variables: &[(String, String)]) -> Result<Self, Failure> {
+    /// Expands the objective. `variables` are those of the notebook, which the objective may use.
+    pub(in crate::engine) fn expand(tune: &Tune, variables: &[Variable]) -> Result<Self, Failure> {
         let free = captures::free_names(&tune.body).map_err(|error| {
             let start = error.span().start();
             let line = tune.body_line + start.line.saturating_sub(1);
@@ -36,7 +36,7 @@ impl Objective {
             );
             Failure::new(ErrorName::CompilationError, text)
         })?;
-        let captured: Vec<_> = variables.iter().filter(|(name, _)| free.contains(name)).collect();
+        let captured: Vec<_> = variables.iter().filter(|variable| free.contains(&variable.name)).collect();
         let mut line = format!(
             "{{ #[unsafe(no_mangle)] pub extern \"C\" fn ferrotune_objective() -> i32 {{ \
              ::ferrotune::tune::in_cell(file!(), line!(), {}); \
@@ -44,7 +44,7 @@ impl Objective {
             tune.body_line - 1
         );
         let mut columns = Vec::new();
-        for (name, type_name) in &captured {
+        for Variable { name, type_name, .. } in &captured {
             let start = line.chars().count() + 1;
             line.push_str(&format!(
                 " #[allow(unused_mut, unused_variables)] let mut {name} = <{type_name} as ::ferrotune::Share>::unpack({name:?}, ferrotune_shared)?;"
@@ -60,7 +60,7 @@ impl Objective {
             source.push('\n');
         }
         source.push_str(") }) } ::ferrotune::tune::start(ferrotune_objective, &mut |ferrotune_launch| {");
-        for (name, _) in &captured {
+        for Variable { name, .. } in &captured {
             source.push_str(&format!(" ferrotune_launch.share({name:?}, &{name});"));
         }
         // The source ends with a statement, since evcxr would compile code to show the value of an expression.
@@ -109,6 +109,7 @@ impl Objective {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     fn tune(body: &str) -> Tune {
         let cell = format!("%%tune --objective loss:min\n{body}");
@@ -121,7 +122,12 @@ mod tests {
     #[test]
     fn the_users_lines_stay_where_they_are() {
         let body = "|trial| {\n    let x = data.len();\n    Ok(x as f64)\n}";
-        let variables = [("data".to_owned(), "Vec<f64>".to_owned()), ("other".to_owned(), "i32".to_owned())];
+        let variables = [("data", "Vec<f64>"), ("other", "i32")].map(|(name, type_name)| Variable {
+            name: name.to_owned(),
+            type_name: type_name.to_owned(),
+            is_mut: false,
+            borrows: BTreeMap::new(),
+        });
         let objective = Objective::expand(&tune(body), &variables).unwrap();
         let lines: Vec<_> = objective.source.lines().collect();
         assert_eq!(&lines[1..5], body.lines().collect::<Vec<_>>());

@@ -38,9 +38,9 @@ impl Engine {
 
     /// Whether `name?` is Rust, because the name is a variable that holds a `Result`. In a cell, `?` does not accept an `Option`.
     fn is_fallible(&self, name: &str) -> bool {
-        self.evaluator.variables().iter().any(|(variable, type_name)| {
-            let outer = type_name.split('<').next().unwrap_or_default().trim();
-            variable == name && outer.rsplit("::").next() == Some("Result")
+        self.evaluator.variables().iter().any(|variable| {
+            let outer = variable.type_name.split('<').next().unwrap_or_default().trim();
+            variable.name == name && outer.rsplit("::").next() == Some("Result")
         })
     }
 }

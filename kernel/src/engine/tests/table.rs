@@ -8,12 +8,12 @@ use crate::engine::evaluate::link::CellLink;
 use crate::engine::{Engine, Inspector, Interrupts};
 use crate::execution::{Cell, Output, Payload, Stream, Work};
 use crate::runtime::Runtime;
-use evcxr::{ContextState, Error, SharedAnalyzer};
+use evcxr::{ContextState, Error, SharedAnalyzer, Variable};
 use ferrotune_link::{
     KernelFrame, MemoryReport, SnapshotKey, SnapshotReport, SupervisorOrder, SupervisorReply, SupervisorRequest, wire,
 };
 use serde_json::json;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{PipeReader, Read, pipe};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub(super) struct Row {
     /// The frames that the cell process and its supervisor send meanwhile.
     frames: Vec<KernelFrame>,
     /// The variables that the evaluator knows afterwards, if they have changed.
-    variables: Option<Vec<(String, String)>>,
+    variables: Option<Vec<Variable>>,
     /// The evaluator's answer; none if the evaluator panics.
     answer: Option<Result<Evaluated, Error>>,
 }
@@ -76,7 +76,15 @@ impl Row {
 
     /// Sets the variables that the evaluator knows afterwards, all of type `i32`.
     pub(super) fn knows(mut self, names: &[&str]) -> Self {
-        self.variables = Some(names.iter().map(|name| ((*name).to_owned(), "i32".to_owned())).collect());
+        let variable = |name: &&str| Variable {
+            name: (*name).to_owned(),
+            type_name: "i32".to_owned(),
+            is_mut: false,
+            borrows: BTreeMap::new(),
+        };
+        let mut variables: Vec<Variable> = names.iter().map(variable).collect();
+        variables.sort_unstable_by(|left, right| left.name.cmp(&right.name));
+        self.variables = Some(variables);
         self
     }
 }
@@ -85,7 +93,7 @@ impl Row {
 struct Answers {
     rows: Arc<Mutex<VecDeque<Row>>>,
     peer: Peer,
-    variables: Vec<(String, String)>,
+    variables: Vec<Variable>,
 }
 
 impl Evaluator for Answers {
@@ -124,8 +132,12 @@ impl Evaluator for Answers {
         String::new()
     }
 
-    fn variables(&self) -> Vec<(String, String)> {
+    fn variables(&self) -> Vec<Variable> {
         self.variables.clone()
+    }
+
+    fn set_variables(&mut self, variables: Vec<Variable>) {
+        self.variables = variables;
     }
 
     fn item_names(&self) -> Vec<&str> {
@@ -193,7 +205,6 @@ fn text_of(order: &SupervisorOrder) -> String {
         SupervisorOrder::Interrupt => "interrupt".to_owned(),
         SupervisorOrder::Request { request, .. } => match request {
             SupervisorRequest::Sync => "sync".to_owned(),
-            SupervisorRequest::Skip => "skip".to_owned(),
             SupervisorRequest::Keep { name } => format!("keep {name}"),
             SupervisorRequest::Return { to: SnapshotKey::Before { cell } } => format!("return before {cell}"),
             SupervisorRequest::Return { to: SnapshotKey::Named { name } } => format!("return to {name}"),

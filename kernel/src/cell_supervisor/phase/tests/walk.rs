@@ -191,7 +191,7 @@ impl World {
     }
 
     fn of_kernel(&mut self) -> Option<Event> {
-        let choice = self.random.random_range(0..7);
+        let choice = self.random.random_range(0..6);
         if choice == 0 {
             return Some(Event::Interrupted { now: self.now });
         }
@@ -200,14 +200,13 @@ impl World {
             return None;
         }
         let number = self.history.len() as u64;
-        self.request = (choice >= 3).then_some(number);
+        self.request = (choice >= 2).then_some(number);
         Some(match choice {
             1 => Event::Begun { cell: Some(number) },
-            2 => Event::SkipRequested,
-            3 => Event::TrimRequested { number, forget: false, now: self.now },
+            2 => Event::TrimRequested { number, forget: false, now: self.now },
             choice => {
                 let named = || SnapshotKey::Named { name: "a".to_owned() };
-                let to = [SnapshotKey::Latest, SnapshotKey::Before { cell: 1 }, named()][choice - 4].clone();
+                let to = [SnapshotKey::Latest, SnapshotKey::Before { cell: 1 }, named()][choice - 3].clone();
                 Event::ReturnRequested { number, to, now: self.now }
             }
         })

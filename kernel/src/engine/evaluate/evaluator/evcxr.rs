@@ -13,6 +13,7 @@ use crate::prelude::{self, Prelude};
 use crate::runtime::{OWN_PROGRAM, Runtime};
 use ::evcxr::{
     CommandContext, ContextState, Converted, Error, EvalContext, EvalContextOutputs, EvalOutputs, SharedAnalyzer,
+    Variable,
 };
 use anyhow::{Context, Result};
 use std::fs;
@@ -145,9 +146,12 @@ impl Evaluator for Evcxr {
         self.context.last_source().unwrap_or_default()
     }
 
-    fn variables(&self) -> Vec<(String, String)> {
-        let variables = self.context.variables_and_types();
-        variables.map(|(name, type_name)| (name.to_owned(), type_name.to_owned())).collect()
+    fn variables(&self) -> Vec<Variable> {
+        self.context.variables()
+    }
+
+    fn set_variables(&mut self, variables: Vec<Variable>) {
+        self.context.set_variables(variables);
     }
 
     fn item_names(&self) -> Vec<&str> {

@@ -1,5 +1,6 @@
 //! Variables that cannot be kept for later cells, and values that are kept in another form.
 
+use crate::loans::Access;
 use crate::rust_analyzer::EDITION;
 use ra_ap_syntax::AstNode;
 use ra_ap_syntax::SourceFile;
@@ -17,6 +18,8 @@ pub enum Unkept {
     Unknown,
     /// Its type is private.
     Private(String),
+    /// It borrowed, or may have borrowed, from this variable, which the code uses in a way that the borrow excludes.
+    Ended { owner: String, access: Access, is_certain: bool },
 }
 
 /// A change of a value's form, which gives it a type with a name.
@@ -71,6 +74,15 @@ impl fmt::Display for Unkept {
             }
             Unkept::Unnamed(None) => formatter.write_str("no later cell can write its type"),
             Unkept::Unknown => formatter.write_str("its type is not known before it runs; write it, as in `let name: Type = …`"),
+            Unkept::Ended { owner, access, is_certain } => {
+                let borrows = if *is_certain { "borrows" } else { "may borrow" };
+                match access {
+                    Access::Shared => write!(formatter, "it {borrows} `{owner}`, which this cell changes or moves"),
+                    Access::Exclusive => {
+                        write!(formatter, "it {borrows} `{owner}` for itself alone, and this cell uses `{owner}`")
+                    }
+                }
+            }
             Unkept::Private(type_name) => write!(formatter, "its type `{type_name}` is private"),
         }
     }

@@ -1,0 +1,243 @@
+//! What code borrows from variables of the notebook: which of them are lent to it, and which of its variables may borrow from them.
+
+use super::ContextState;
+use super::VariableMoveState;
+use super::VariableState;
+use crate::code_block::CodeBlock;
+use crate::errors::CompilationError;
+use crate::loans::Access;
+use crate::loans::LIFETIME;
+use crate::loans::Loan;
+use crate::loans::NAMELESS;
+use crate::loans::converted;
+use crate::loans::with_lifetime;
+use crate::unkept::Form;
+use crate::unkept::Unkept;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+impl ContextState {
+    /// Whether the code has a name in common with the borrows of this variable, or the variable has no part in any borrow.
+    pub(super) fn is_used(&self, name: &str) -> bool {
+        let borrows = self.stored_variable_states.get(name).is_some_and(|state| !state.borrows.is_empty());
+        let has_part = borrows || self.has_borrowers(name);
+        !has_part || self.is_new(name) || self.loans.names.contains(name)
+    }
+
+    /// Whether stored variables borrow from this one.
+    fn has_borrowers(&self, name: &str) -> bool {
+        self.stored_variable_states.values().any(|state| state.borrows.contains_key(name))
+    }
+
+    /// Whether a variable of the store is lent to the code.
+    pub(super) fn is_lent_from_store(&self, name: &str) -> bool {
+        self.loans.lent.contains_key(name) && !self.is_new(name)
+    }
+
+    /// Whether the code needs the lifetime of what it borrows.
+    pub(super) fn borrows(&self) -> bool {
+        let takes = |(name, state): (&String, &VariableState)| !state.borrows.is_empty() && self.is_used(name);
+        !self.loans.lent.is_empty() || !self.loans.borrowers.is_empty() || self.stored_variable_states.iter().any(takes)
+    }
+
+    /// Lends the owners that the code names, if it can read them, and ends the borrowers of the others.
+    pub(super) fn lend_owners(&mut self) {
+        let states = self.stored_variable_states.values();
+        let mut owners: BTreeMap<String, Access> = BTreeMap::new();
+        for (owner, access) in states.flat_map(|state| &state.borrows) {
+            let known = owners.entry(owner.clone()).or_insert(*access);
+            *known = (*known).max(*access);
+        }
+        owners.retain(|owner, _| self.loans.names.contains(owner));
+        for (owner, access) in owners {
+            if access == Access::Shared && !self.is_new(&owner) {
+                self.loans.lent.insert(owner, Loan::Shared);
+            } else {
+                self.end_borrowers(&owner);
+            }
+        }
+    }
+
+    /// Ends the variables that borrow from this one: the store drops them before the code gets it.
+    fn end_borrowers(&mut self, owner: &str) {
+        let borrowers = self.stored_variable_states.iter().filter_map(|(name, state)| Some((name, state.borrows.get(owner)?)));
+        let borrowers: Vec<(String, Access)> = borrowers.map(|(name, access)| (name.clone(), *access)).collect();
+        for (name, access) in borrowers {
+            let Some(state) = self.stored_variable_states.remove(&name) else { continue };
+            self.loans.lent.remove(&name);
+            if !self.is_new(&name) {
+                // What a cell has lent counts for all that the cell has stored.
+                let is_certain = state.borrows.len() == 1;
+                self.unkeep(&name, Unkept::Ended { owner: owner.to_owned(), access, is_certain });
+            }
+            self.end_borrowers(&name);
+            self.ended.insert(name, state);
+        }
+    }
+
+    /// The user's code, in which uses of lent variables are uses of what references point to. None if that cannot be written.
+    pub(super) fn with_loans(&self, user_code: CodeBlock) -> Option<CodeBlock> {
+        self.loans.apply(user_code, |name| {
+            let (state, loan) = (&self.variable_states[name], self.loans.lent[name]);
+            let type_name = with_lifetime(&state.type_name, "'static");
+            let (method, value) = if type_name == with_lifetime(&type_name, LIFETIME) {
+                ("settle", name.to_owned())
+            } else {
+                ("settle_borrower", converted(name, &type_name, LIFETIME, "'static"))
+            };
+            let address = format!("evcxr_variable_store.{method}::<{type_name}>(::std::stringify!({name}), {value})");
+            loan.reference(name, &type_name, &address)
+        })
+    }
+
+    /// Lends no variable any more. Returns whether any was lent.
+    pub(super) fn lend_nothing(&mut self) -> bool {
+        let is_lending = !self.loans.lent.is_empty() || !self.loans.borrowers.is_empty();
+        self.loans.is_off |= is_lending;
+        for owner in std::mem::take(&mut self.loans.lent).into_keys() {
+            self.end_borrowers(&owner);
+        }
+        self.loans.borrowers.clear();
+        self.loans.nameless.clear();
+        is_lending
+    }
+
+    /// Lends what the errors say is borrowed. Returns whether anything has changed.
+    pub(super) fn change_loans(&mut self, errors: &[CompilationError]) -> bool {
+        if self.loans.is_off {
+            return false;
+        }
+        let mut is_changed = false;
+        let mut refused = BTreeSet::new();
+        for error in errors {
+            let owner = error.place();
+            if let Some(owner) = owner.filter(|_| error.needs_more_than_to_read())
+                && self.is_lent_from_store(owner)
+                && self.has_borrowers(owner)
+            {
+                self.end_borrowers(owner);
+                self.loans.lent.remove(owner);
+                is_changed = true;
+                continue;
+            }
+            let borrowers: Vec<&String> = error.borrowers.iter().filter(|name| self.can_borrow(name)).collect();
+            if borrowers.is_empty() {
+                continue;
+            }
+            match owner.filter(|_| error.owner().is_some()) {
+                Some(owner) if self.can_lend(owner) && !error.borrowers.iter().any(|name| name == owner) => {
+                    let before = self.loans.borrowers.len();
+                    self.store_as_borrowers(&borrowers);
+                    let is_known = self.loans.borrowers.len() == before;
+                    match self.loans.lent.get(owner) {
+                        None => {
+                            let loan = self.first_loan(owner);
+                            self.loans.lent.insert(owner.to_owned(), loan);
+                            is_changed = true;
+                        }
+                        Some(_) if is_known => {
+                            refused.insert(owner.to_owned());
+                        }
+                        Some(_) => is_changed = true,
+                    }
+                }
+                None if error.code() == Some("E0716") => {
+                    is_changed |= self.store_as_borrowers(&borrowers);
+                    self.loans.nameless.extend(borrowers.into_iter().filter(|name| self.is_new(name)).cloned().collect::<Vec<_>>());
+                }
+                // The value has the lifetime of what is lent.
+                None if error.code().is_none() && self.borrows() => is_changed |= self.store_as_borrowers(&borrowers),
+                _ => {}
+            }
+        }
+        if !is_changed {
+            for owner in refused {
+                if self.loans.lent.get(&owner) == Some(&Loan::Probed) {
+                    self.loans.lent.insert(owner, Loan::Exclusive);
+                    is_changed = true;
+                }
+            }
+        }
+        is_changed
+    }
+
+    fn store_as_borrowers(&mut self, names: &[&String]) -> bool {
+        let before = self.loans.borrowers.len();
+        for name in names {
+            let Some(state) = self.variable_states.get_mut(*name).filter(|state| state.move_state == VariableMoveState::New) else {
+                continue;
+            };
+            if self.loans.borrowers.insert((*name).clone())
+                && matches!(state.form, Form::Boxed | Form::Pinned)
+                && let Some(bounds) = state.type_name.strip_suffix('>')
+            {
+                state.type_name = format!("{bounds} + '_>");
+            }
+        }
+        self.loans.borrowers.len() > before
+    }
+
+    /// Whether a variable can be stored with what it borrows.
+    fn can_borrow(&self, name: &str) -> bool {
+        self.is_new(name) || self.stored_variable_states.get(name).is_some_and(|state| !state.borrows.is_empty())
+    }
+
+    fn can_lend(&self, name: &str) -> bool {
+        self.is_new(name) || self.stored_variable_states.contains_key(name)
+    }
+
+    fn first_loan(&self, name: &str) -> Loan {
+        let state = self.variable_states.get(name).or_else(|| self.stored_variable_states.get(name));
+        // What a reference points to can change, although the variable with the reference cannot.
+        let can_change = state.is_some_and(|state| state.is_mut || state.type_name.contains("mut "));
+        if can_change && !self.has_borrowers(name) { Loan::Probed } else { Loan::Shared }
+    }
+
+    /// The state in which code is compiled for its errors alone: everything that it names is there.
+    pub(super) fn with_ended_borrowers(&self) -> ContextState {
+        let mut state = self.clone();
+        for name in std::mem::take(&mut state.loans.borrowers) {
+            state.variable_states.remove(&name);
+        }
+        state.loans.lent.clear();
+        for (name, ended) in std::mem::take(&mut state.ended) {
+            if !state.is_new(&name) {
+                state.variable_states.insert(name.clone(), ended.clone());
+            }
+            state.stored_variable_states.insert(name, ended);
+        }
+        state
+    }
+
+    /// Records what the variables of code that has run may borrow from, as the store does.
+    pub(super) fn record_borrows(&mut self) {
+        let is_loaded = |state: &VariableState| state.move_state == VariableMoveState::Available && !state.borrows.is_empty();
+        let loaded: Vec<String> = self
+            .variable_states
+            .iter()
+            .filter(|(name, state)| is_loaded(state) && self.is_used(name) && !self.loans.lent.contains_key(*name))
+            .map(|(name, _)| name.clone())
+            .collect();
+        let mut in_use: BTreeMap<String, Access> =
+            self.loans.lent.iter().map(|(name, loan)| (name.clone(), loan.access())).collect();
+        in_use.extend((!self.loans.nameless.is_empty()).then(|| (NAMELESS.to_owned(), Access::Exclusive)));
+        for (owner, access) in loaded.iter().flat_map(|name| &self.variable_states[name].borrows) {
+            let known = in_use.entry(owner.clone()).or_insert(*access);
+            *known = (*known).max(*access);
+        }
+        in_use.retain(|owner, _| owner == NAMELESS || self.variable_states.contains_key(owner));
+        let settled = self.loans.lent.keys().filter(|name| self.is_new(name));
+        let settled = settled.filter(|name| {
+            let type_name = &self.variable_states[*name].type_name;
+            with_lifetime(type_name, LIFETIME) != with_lifetime(type_name, "'static")
+        });
+        let new = self.loans.borrowers.iter().chain(settled);
+        let borrowers: BTreeSet<String> = new.cloned().chain(loaded).collect();
+        for name in borrowers {
+            let Some(state) = self.variable_states.get_mut(&name) else { continue };
+            state.type_name = with_lifetime(&state.type_name, "'static");
+            state.borrows.extend(in_use.clone());
+            state.borrows.remove(&name);
+        }
+    }
+}
