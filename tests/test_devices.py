@@ -170,21 +170,6 @@ def test_a_device_that_was_open_is_refused_to_a_copy_of_its_process(start, monke
     assert session.ok("client.devices()?.len()").result == "2"
 
 
-def test_cuda_without_its_compiler_is_one_line_that_names_the_cure(tmp_path):
-    program = TARGET / "release/ferrotune"
-    path = [folder for folder in os.environ["PATH"].split(":") if not (pathlib.Path(folder) / "nvcc").exists()]
-    if pathlib.Path("/usr/local/cuda/bin/nvcc").exists():
-        pytest.skip("this machine has the CUDA toolkit")
-    environment = {name: value for name, value in os.environ.items() if name not in ("CUDA_HOME", "NVCC")}
-    environment |= {"PATH": ":".join(path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    command = [program, "install", "--cuda", "--prefix", tmp_path]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 1
-    (line,) = ran.stderr.splitlines()
-    assert line.startswith("ferrotune: nvcc is not found") and "https://developer.nvidia.com" in line
-    assert not (tmp_path / "share").exists()
-
-
 @pytest.mark.parametrize("place", ["load", "initialize", "client"])
 def test_a_plugin_that_aborts_costs_the_cell_alone(devices, place):
     set_variable(devices, "FERROTUNE_PJRT_FAULT", f"{place}:abort")

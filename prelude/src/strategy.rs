@@ -1,10 +1,7 @@
 //! Strategies for candle: several replicas of a model train on parts of a batch, with the same result as one model that trains
 //! on the whole batch.
 //!
-//! CUDA devices exchange gradients through NCCL, all others through the memory of their hosts.
-
-#[cfg(feature = "cuda")]
-mod nccl;
+//! Replicas exchange gradients through the memory of their hosts; the cores of a plugin exchange them in the plugin.
 
 use candle_core::backprop::GradStore;
 use candle_core::random::{Draws, set_draws_of_thread};
@@ -162,10 +159,6 @@ fn average_as(dtype: DType, replica: &Replica<'_>, gradients: &mut GradStore, va
 
 /// The mean of a row of values over all replicas.
 fn mean(replica: &Replica<'_>, values: &Tensor) -> Result<Tensor> {
-    #[cfg(feature = "cuda")]
-    if nccl::serves(replica.strategy()) {
-        return nccl::mean(replica, values);
-    }
     match values.dtype() {
         DType::F64 => through_memory::<f64>(replica, values),
         _ => through_memory::<f32>(replica, values),
