@@ -13,6 +13,7 @@ use crate::folders::lock;
 use crate::prelude::{Prelude, shipped};
 use crate::toolchain::{Toolchain, own};
 use anyhow::{Context, Result, bail};
+use ferrotune_devices::{Machine, PYTHON_VARIABLE, prefix_of_ancestor};
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -120,8 +121,13 @@ impl Runtime {
         if tools.rustc.is_absolute() {
             symlink(&tools.rustc, stand_ins.join("rustc"))?; // rust-analyzer asks it for the target
         }
+        // The processes of cells and trials look for plugins beside the notebook's Python, also when that has ended.
+        let machine = Machine::this();
+        let named = machine.environment.get(PYTHON_VARIABLE).filter(|prefix| !prefix.is_empty()).cloned();
+        let python = named.or_else(|| prefix_of_ancestor(&machine));
         let error = Command::new(&program)
             .args(arguments)
+            .envs(python.map(|prefix| (PYTHON_VARIABLE, prefix)))
             .env("PATH", search)
             .env(PATH_VARIABLE, path)
             .env(PRELUDE_VARIABLE, &tools.prelude)

@@ -6,6 +6,7 @@
 use candle_core::backprop::GradStore;
 use candle_core::random::{Draws, set_draws_of_thread};
 use candle_core::{DType, Device, Error, Result, Tensor, Var, bail};
+use ferrotune_devices::DeviceName;
 pub use ferrotune_devices::{Cluster, Precision, Reduce, Replica, Strategy, StrategyError};
 use ferrotune_trial::{BoxError, derived_seed, located};
 
@@ -14,7 +15,7 @@ pub fn current() -> Strategy {
     Strategy::on(crate::device::name())
 }
 
-/// All cores of the connected plugin (`tpu`, `xla:cpu`) as one device, over which a batch is spread: TensorFlow's `TPUStrategy`.
+/// All cores of the connected plugin (`tpu`, `cuda`, `xla:cpu`) as one device, over which a batch is spread: TensorFlow's `TPUStrategy`.
 /// If no plugin is connected, the cores are those of the attached TPU, which a separate process opens to count them.
 ///
 /// # Errors
@@ -26,7 +27,7 @@ pub fn tpu() -> ferrotune_trial::Result<Strategy> {
 
 fn cores_of_tpu() -> std::result::Result<Strategy, BoxError> {
     let name = crate::device::name();
-    if name == "tpu" || name.starts_with("xla:") {
+    if DeviceName::parse(&name).is_some() {
         let cores = ferrotune_trial::count_cores(&name)?;
         return Ok(Strategy::cores(name, cores)?);
     }
