@@ -171,7 +171,7 @@ fn assembled(client: Client, plugin: &str, options: Options<'_>, cores: Cores, c
 
 /// All cores of the plugin that a device belongs to, each as a device of its own: a process can open a TPU only once. The first
 /// one is `device` itself. If it consists of several cores, so do the others, and cores that are left over are not used.
-/// A device without a plugin (`cpu`, `cuda`) is returned alone.
+/// A device without a plugin (`cpu`) is returned alone.
 ///
 /// Each call makes new devices of the other cores, so call it once.
 ///
@@ -191,7 +191,7 @@ pub fn cores(device: &Device) -> Result<Vec<Device>> {
 /// Begins to record the activity of all devices of a device's plugin.
 ///
 /// # Errors
-/// If the device belongs to no plugin (`cpu`, `cuda`), and the errors of [`Plugin::profile`].
+/// If the device belongs to no plugin (`cpu`), and the errors of [`Plugin::profile`].
 pub fn profile(device: &Device) -> Result<Profiler> {
     let Some(backend) = backend_of(device) else { bail!("only devices of PJRT plugins have a profiler of their own") };
     backend.client().plugin().profile().map_err(Error::wrap)

@@ -12,7 +12,7 @@ fn started_by(command: &str, exe: &str, folders: &[&str]) -> Described {
             ("proc/30/cmdline", "sh\0-c\0ferrotune kernel\0"),
             ("proc/20/status", "Name:\tjupyter-lab\nPPid:\t1\n"),
             ("proc/20/cmdline", command),
-            ("proc/20/environ", "HOME=/home/me\0PATH=/nowhere:/venv/bin\0"),
+            ("proc/20/environ", "HOME=/root\0PATH=/nowhere:/venv/bin\0"),
             ("proc/1/status", "Name:\tinit\nPPid:\t0\n"),
         ],
         &[],
