@@ -24,6 +24,6 @@ fn a_device_is_opened_by_its_number() -> Result<()> {
     assert_eq!(names, "[cuda:1, cuda, cuda:2, cuda:3]");
     assert_eq!(Tensor::ones(3, DType::F32, &second)?.sum_all()?.to_scalar::<f32>()?, 3.);
     let missing = open_with(&plugin::path()?, options(4)).expect_err("there is no such device").to_string();
-    assert_eq!(missing, "cuda:1 needs 5 devices of its plugin, which has 4");
+    assert!(missing.starts_with("cuda:1 needs 5 devices of its plugin, which has 4"), "{missing}");
     Ok(())
 }
