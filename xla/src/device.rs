@@ -124,13 +124,14 @@ pub fn device_across(client: Client, plugin: &str, options: Options<'_>) -> Resu
         by_process.entry(description.process).or_default().push(description.id);
     }
     let cores = Cores::new(options.replicas, options.mesh)?;
-    let (count, processes) = (cores.count(), by_process.len());
+    let (count, first, processes) = (cores.count(), options.first, by_process.len());
     let each = count / processes.max(1);
-    if count == 0 || each * processes != count || by_process.values().any(|numbers| numbers.len() < each) {
+    if count == 0 || each * processes != count || by_process.values().any(|numbers| numbers.len() < first + each) {
         let have: Vec<usize> = by_process.values().map(Vec::len).collect();
         bail!("{count} cores cannot be equally many in each of {processes} processes, whose {name} has {have:?}");
     }
-    let numbers: Vec<i32> = by_process.into_values().flat_map(|numbers| numbers.into_iter().take(each)).collect();
+    let numbers: Vec<i32> =
+        by_process.into_values().flat_map(|numbers| numbers.into_iter().skip(first).take(each)).collect();
     let here = client.devices().map_err(Error::wrap)?;
     let here = numbers_of(&here)?.into_iter().zip(here).filter(|(number, _)| numbers.contains(number));
     let here = here.map(|(_, device)| device).collect();
