@@ -8,7 +8,7 @@ use ferrotune_devices::fork::{self, Forked};
 use ferrotune_devices::probe::{Opened, Probe, ProbeError};
 use ferrotune_devices::selftest::{self, Compute as _, SelfTest};
 use ferrotune_devices::{
-    Connection, Machine, NoPlugin, Report, connect as choose, detect, find_plugin, name_of_plugin,
+    Connection, DeviceName, Machine, NoPlugin, Report, connect as choose, detect, find_plugin, name_of_plugin,
 };
 use ferrotune_display::{Bundle, show};
 use ferrotune_link::{KernelFrame, connection};
@@ -202,15 +202,17 @@ pub fn list() {
     say(report.devices_text());
 }
 
-/// Computes on the connected device and compares the results with candle's on the CPU. For a PJRT plugin, such as a
-/// TPU's, that this process has not opened, a separate process computes. `%tpu_connect --selftest` runs it.
+/// Computes on the connected device and compares the results with candle's on the CPU. For the first device of a PJRT
+/// plugin, such as a TPU, that this process has not opened, a separate process computes. `%tpu_connect --selftest` runs it.
 #[doc(hidden)]
 pub fn self_test() {
     if let Err(lost) = fork::check() {
         return fail(&lost.to_string());
     }
+    // The separate process computes on the plugin's first device.
+    let is_first = DeviceName::parse(&name()).is_some_and(|name| name.number() == 0);
     let tested = match find_plugin(&Machine::this(), &name()) {
-        Ok(plugin) if !ferrotune_trial::is_open(&plugin) => test_plugin(&plugin),
+        Ok(plugin) if is_first && !ferrotune_trial::is_open(&plugin) => test_plugin(&plugin),
         _ => test_candle(),
     };
     match tested {
