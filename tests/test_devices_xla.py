@@ -53,7 +53,7 @@ def test_cells_compute_on_the_plugin_and_a_second_device_is_the_same(connected):
     assert connected.ok("%device").displays[-1] == "connected to xla:cpu"
     assert connected.ok("%tpu_connect --plugin cpu").displays == ["connected to xla:cpu: chosen by --plugin"]
     shown = connected.ok("x").result
-    assert shown == "Tensor [2, 3] f32 on xla:cpu:0\n0.0  1.0  2.0\n3.0  4.0  5.0"
+    assert shown == "Tensor [2, 3] f32 on xla:cpu\n0.0  1.0  2.0\n3.0  4.0  5.0"
 
 
 def test_the_report_says_what_was_compiled_and_what_crossed(connected):
@@ -283,11 +283,12 @@ def test_two_trials_at_a_time_open_the_device_each_for_itself(trained):
 def test_a_plugin_that_is_not_there_or_is_none_is_said_with_the_cure(start, tmp_path, monkeypatch):
     monkeypatch.setenv("FERROTUNE_XLA_CPU", str(tmp_path / "nothing.so"))
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path))
+    monkeypatch.setenv("FERROTUNE_PYTHON", str(tmp_path))
     monkeypatch.delenv("CONDA_PREFIX", raising=False)
     session = start()
     error = session.fails("%tpu_connect --plugin cpu").error
     assert "XLA:CPU is not installed" in error and "pip install xla_cpu_pjrt" in error
-    assert "nowhere.so is not a file; name cpu, or the library of a PJRT plugin" in session.fails("%tpu_connect --plugin nowhere.so").error
+    assert "nowhere.so is not a file; name cuda, rocm, oneapi, cpu, or the library of a PJRT plugin" in session.fails("%tpu_connect --plugin nowhere.so").error
     (tmp_path / "text.so").write_text("not a library")
     assert "cannot load the plugin" in session.fails("%tpu_connect --plugin text.so").error
     no_plugin = next(pathlib.Path("/usr/lib").glob("**/libgcc_s.so.1"), None) or next(pathlib.Path("/lib").glob("**/libc.so.6"))

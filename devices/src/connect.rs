@@ -1,20 +1,13 @@
-//! Chooses the device: a TPU, else CUDA, else the CPU, always with the reason of the choice.
+//! Chooses the device: a TPU, else a card, else the CPU, always with the reason of the choice.
 
 use crate::report::Report;
 use crate::tpu::Tpu;
 use serde::{Deserialize, Serialize};
 
-/// The kinds of devices that this build can drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Support {
-    /// Whether candle is built with CUDA.
-    pub cuda: bool,
-}
-
 /// The chosen device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
-    /// Name of the device: `tpu`, `cuda:0`, `cpu`, or a plugin's: `xla:cpu`, `xla:/opt/plugin.so`.
+    /// Name of the device: `tpu`, `cuda`, `rocm`, `oneapi` or `cpu`.
     pub device: String,
     /// The reason for this device and against better ones, on one line.
     pub reason: String,
@@ -25,19 +18,19 @@ pub struct Connection {
 #[non_exhaustive]
 pub enum ConnectError {
     /// A TPU is required, but no TPU can be used.
-    #[error("{reason}; leave out --require to fall back to CUDA or the CPU")]
+    #[error("{reason}; leave out --require to fall back to a card or the CPU")]
     NoTpu {
         /// The reason why no TPU can be used.
         reason: String,
     },
 }
 
-/// Chooses the best device of a report that this build can drive.
+/// Chooses the best device of a report that can be driven.
 ///
 /// # Errors
 ///
 /// If `require` is set, but no TPU can be used.
-pub fn connect(report: &Report, support: Support, require: bool) -> Result<Connection, ConnectError> {
+pub fn connect(report: &Report, require: bool) -> Result<Connection, ConnectError> {
     let without_tpu = match (&report.tpu, tpu_obstacle(report)) {
         (Some(tpu), None) => {
             return Ok(Connection { device: "tpu".into(), reason: format!("using the {tpu}") });
@@ -48,20 +41,19 @@ pub fn connect(report: &Report, support: Support, require: bool) -> Result<Conne
     if require {
         return Err(ConnectError::NoTpu { reason: without_tpu });
     }
-    let without_cuda = match report.cuda.first() {
-        Some(device) if support.cuda => {
-            let reason = format!("{without_tpu}; using CUDA device {} ({})", device.index, device.name);
-            return Ok(Connection { device: format!("cuda:{}", device.index), reason });
-        }
-        Some(device) => {
-            let name = &device.name;
-            format!("the {name} is not used: this build of candle has no CUDA; `ferrotune install --cuda` makes one")
-        }
-        None if support.cuda => format!("no CUDA: {}", report.no_cuda),
-        None => format!("no CUDA: {}, and this build of candle has no CUDA", report.no_cuda),
-    };
-    let reason = format!("{without_tpu}; {without_cuda}");
-    Ok(Connection { device: "cpu".into(), reason: format!("{reason}; using the CPU ({})", report.cpu) })
+    let mut reasons = vec![without_tpu];
+    for cards in &report.cards {
+        let Some(obstacle) = &cards.obstacle else {
+            let reason = format!("{}; using the {cards}", reasons.join("; "));
+            return Ok(Connection { device: cards.device.clone(), reason });
+        };
+        reasons.push(format!("the {} is not used: {obstacle}", cards.model));
+    }
+    if report.cards.is_empty() {
+        reasons.push(format!("no CUDA: {}", report.no_cuda));
+    }
+    let reason = format!("{}; using the CPU ({})", reasons.join("; "), report.cpu);
+    Ok(Connection { device: "cpu".into(), reason })
 }
 
 /// The reason why the TPU that was found cannot be used.

@@ -3,8 +3,11 @@
 
 use crate::finding::Finding;
 use crate::machine::{Machine, Tree, field, numbered};
+use crate::packaged::{CUDA_12, CUDA_13, Packaged};
 use ferrotune_machine::nvidia;
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::Path;
 
 const DRIVER: &str = "/proc/driver/nvidia";
 const UNKNOWN_MODEL: &str = "NVIDIA GPU";
@@ -22,6 +25,13 @@ pub struct CudaDevice {
     pub memory_bytes: Option<u64>,
     /// The driver's version; none if unknown.
     pub driver: Option<String>,
+}
+
+impl fmt::Display for CudaDevice {
+    /// Writes the name of the device: `cuda`, `cuda:1`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.index == 0 { f.write_str("cuda") } else { write!(f, "cuda:{}", self.index) }
+    }
 }
 
 /// The devices that CUDA would show to this process, and the reason if there are none.
@@ -105,6 +115,59 @@ fn visible(machine: &Machine, usable: Vec<Listed>, findings: &mut Vec<Finding>) 
     let found = if value.is_empty() { "empty" } else { value };
     findings.push(Finding::new(VARIABLE, found, format!("{} visible", devices(chosen.len()))));
     chosen
+}
+
+/// The first drivers with CUDA 12 and with CUDA 13, by their major versions.
+const DRIVER_OF_CUDA_12: u32 = 525;
+const DRIVER_OF_CUDA_13: u32 = 580;
+
+/// Models that CUDA 13 has dropped, by a word of their names. Kaggle has the P100.
+const WITHOUT_CUDA_13: [&str; 7] = ["K80", "M40", "M60", "P4", "P40", "P100", "V100"];
+
+/// The plugin for this machine's driver and cards. Where both CUDA 12's and CUDA 13's are installed, it prefers the newer one that the
+/// driver has.
+pub(crate) fn packaged(tree: &Tree<'_>) -> Packaged {
+    let version = tree.text(&format!("{DRIVER}/version"));
+    let major = version.as_deref().and_then(driver_version).as_deref().and_then(major);
+    let is_old = |device: &Listed| device.model.split([' ', '-']).any(|word| WITHOUT_CUDA_13.contains(&word));
+    match major {
+        Some(DRIVER_OF_CUDA_13..) if !listed(tree).iter().any(is_old) => CUDA_13,
+        _ => CUDA_12,
+    }
+}
+
+/// The advice where the plugin is not installed.
+pub(crate) fn cure_of_missing(device: &CudaDevice, packaged: &Packaged) -> String {
+    match too_old(device, DRIVER_OF_CUDA_12) {
+        Some(too_old) => too_old,
+        None => format!("{} is not installed; pip install {}", packaged.name, packaged.package),
+    }
+}
+
+/// The advice where the plugin is installed and does not open; none if its message says all that is known.
+pub(crate) fn cure_of_failure(device: &CudaDevice, plugin: &Path, failure: &str) -> Option<String> {
+    let plugin = plugin.to_string_lossy();
+    if let Some(too_old) = too_old(device, DRIVER_OF_CUDA_12) {
+        return Some(too_old);
+    }
+    let is_13 = plugin.contains("xla_cuda13");
+    if is_13 && too_old(device, DRIVER_OF_CUDA_13).is_some() {
+        return Some(format!("its driver has CUDA 12: pip install {}", CUDA_12.package));
+    }
+    // The plugin looks for NVIDIA's libraries in the Python packages beside its own.
+    let lacks_library = failure.replace(&*plugin, "").contains(".so");
+    let package = if is_13 { CUDA_13.package } else { CUDA_12.package };
+    lacks_library.then(|| format!("pip install {package} brings NVIDIA's libraries"))
+}
+
+/// The complaint about a driver that is older than this major version.
+fn too_old(device: &CudaDevice, least: u32) -> Option<String> {
+    let driver = device.driver.as_deref()?;
+    (major(driver)? < least).then(|| format!("its driver {driver} is too old; install {least} or newer"))
+}
+
+fn major(version: &str) -> Option<u32> {
+    version.split('.').next()?.parse().ok()
 }
 
 /// The first word of the `NVRM version:` line that is a version, as in `535.104.05`.

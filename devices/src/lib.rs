@@ -6,14 +6,15 @@
 //! detection reads lie below [`Machine::root`], so that a folder can describe any machine.
 //!
 //! ```
-//! use ferrotune_devices::{Machine, Support, connect, detect};
+//! use ferrotune_devices::{Machine, connect, detect};
 //!
 //! let report = detect(&Machine::this(), None);
-//! let connection = connect(&report, Support { cuda: false }, false)?;
-//! assert_eq!(connection.device, "cpu");
+//! let connection = connect(&report, false)?;
+//! println!("{}: {}", connection.device, connection.reason);
 //! # Ok::<(), ferrotune_devices::ConnectError>(())
 //! ```
 
+mod cards;
 mod check;
 mod connect;
 mod cpu;
@@ -22,24 +23,28 @@ mod finding;
 pub mod fork;
 mod joint;
 mod machine;
+mod names;
 mod opened;
 mod packaged;
 pub mod pjrt;
 pub mod probe;
+mod python;
 mod report;
 pub mod selftest;
 mod shortage;
 mod strategy;
 mod tpu;
 
+pub use cards::Cards;
 pub use check::{Check, Needs, Outcome, Target, Time};
-pub use connect::{ConnectError, Connection, Support, connect};
+pub use connect::{ConnectError, Connection, connect};
 pub use cpu::Cpu;
 pub use cuda::CudaDevice;
 pub use finding::Finding;
 pub use joint::{JointError, open_jointly};
 pub use machine::{Machine, Metadata};
-pub use packaged::{NoPlugin, find_plugin, name_of_plugin};
+pub use names::{DeviceName, NoPlugin, find_plugin, name_of_plugin};
+pub use python::{PYTHON_VARIABLE, prefix_of_ancestor};
 pub use report::Report;
 pub use shortage::Shortage;
 pub use strategy::{
@@ -47,7 +52,7 @@ pub use strategy::{
 };
 pub use tpu::{Generation, Tpu};
 
-/// Detects TPUs, CUDA devices and the CPU. `tpu` is a TPU's name or `local`, as in `%tpu_connect --tpu`.
+/// Detects TPUs, cards and the CPU. `tpu` is a TPU's name or `local`, as in `%tpu_connect --tpu`.
 ///
 /// Detection never fails: a file that cannot be read becomes a finding. It takes about a millisecond, and at most a second more
 /// for a question to the metadata server.
@@ -57,7 +62,8 @@ pub fn detect(machine: &Machine, tpu: Option<&str>) -> Report {
     let tpu::Detected { tpu, absence: no_tpu, libtpu, suspects: tpu_suspects } =
         tpu::detect(machine, &tree, tpu, &mut findings);
     let (cuda, no_cuda) = cuda::detect(machine, &tree, &mut findings);
+    let cards = cards::detect(machine, &tree, &cuda, &mut findings);
     let cpu = cpu::detect(&tree, &mut findings);
     findings.extend(tree.into_problems());
-    Report { findings, tpu, no_tpu, libtpu, tpu_suspects, tpu_failure: None, cuda, no_cuda, cpu }
+    Report { findings, tpu, no_tpu, libtpu, tpu_suspects, tpu_failure: None, cuda, no_cuda, cards, cpu }
 }

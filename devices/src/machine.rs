@@ -102,6 +102,12 @@ impl<'a> Tree<'a> {
         entries.filter_map(target).map(|target| target.to_string_lossy().into_owned()).collect()
     }
 
+    /// The target of a link; none if there is no such link, or if this user may not read it.
+    pub(crate) fn link(&self, path: &str) -> Option<String> {
+        let target = std::fs::read_link(self.path(path)).ok()?;
+        Some(target.to_string_lossy().into_owned())
+    }
+
     pub(crate) fn is_file(&self, path: &str) -> bool {
         self.present(path, std::fs::metadata(self.path(path))).is_some_and(|metadata| metadata.is_file())
     }

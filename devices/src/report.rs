@@ -3,7 +3,7 @@
 use crate::finding::Finding;
 use crate::probe::ProbeError;
 use crate::tpu::cure_of;
-use crate::{Cpu, CudaDevice, Tpu, cuda};
+use crate::{Cards, Cpu, CudaDevice, Tpu, cuda};
 use ferrotune_machine::format::precise_bytes;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -23,10 +23,12 @@ pub struct Report {
     pub tpu_suspects: Vec<String>,
     /// The reason why the attached TPU failed to open, with the cure.
     pub tpu_failure: Option<String>,
-    /// The CUDA devices, by CUDA's own index.
+    /// NVIDIA's cards, by CUDA's own index.
     pub cuda: Vec<CudaDevice>,
     /// The reason why there is no CUDA device; empty if there is one.
     pub no_cuda: String,
+    /// The cards of each maker, NVIDIA's first, with their plugins.
+    pub cards: Vec<Cards>,
     /// The CPU.
     pub cpu: Cpu,
 }
@@ -37,10 +39,26 @@ impl Report {
         cuda::fill_in_memory(&mut self.cuda);
     }
 
-    /// Records that the attached TPU failed to open, with the cure: the cure for libtpu's message if it is known, else the cures of
-    /// all suspects.
-    pub fn note_tpu_failure(&mut self, failure: &ProbeError) {
+    /// The devices that may be opened, best first, each with its plugin's library: the attached TPU, then the cards.
+    pub fn drivers(&self) -> Vec<(String, PathBuf)> {
+        let is_attached = self.tpu.as_ref().is_some_and(|tpu| tpu.chips.is_some());
+        let tpu = self.libtpu.clone().filter(|_| is_attached).map(|libtpu| ("tpu".to_owned(), libtpu));
+        let cards = self.cards.iter().filter(|cards| cards.obstacle.is_none());
+        let cards = cards.filter_map(|cards| Some((cards.device.clone(), cards.plugin.clone()?)));
+        tpu.into_iter().chain(cards).collect()
+    }
+
+    /// Records that one of the [`drivers`](Report::drivers) failed to open, with the cure if it is known.
+    pub fn note_failure(&mut self, device: &str, failure: &ProbeError) {
         let failure = failure.to_string();
+        match self.cards.iter_mut().find(|cards| cards.device == device) {
+            Some(cards) => cards.note_failure(&failure, &self.cuda),
+            None => self.note_tpu_failure(failure),
+        }
+    }
+
+    /// The cure for libtpu's message if it is known, else the cures of all suspects.
+    fn note_tpu_failure(&mut self, failure: String) {
         let cures = match cure_of(&failure) {
             Some(cure) => cure.to_owned(),
             None => self.tpu_suspects.join("; "),
@@ -57,10 +75,14 @@ impl Report {
         for device in &self.cuda {
             let memory = device.memory_bytes.map_or_else(|| "unknown".to_owned(), precise_bytes);
             let driver = device.driver.as_deref().unwrap_or("unknown");
-            rows.push([format!("cuda:{}", device.index), device.name.clone(), memory, format!("driver {driver}")]);
+            let detail = format!("driver {driver}, {}", plugin_text(self.cards.first()));
+            rows.push([device.to_string(), device.name.clone(), memory, detail]);
         }
         if self.cuda.is_empty() {
             rows.push(["cuda".into(), "none".into(), String::new(), self.no_cuda.clone()]);
+        }
+        for cards in self.cards.iter().filter(|cards| cards.device != "cuda") {
+            rows.push([cards.device.clone(), cards.to_string(), "unknown".into(), plugin_text(Some(cards))]);
         }
         let libtpu = self.libtpu.as_ref().map_or_else(|| "no libtpu".to_owned(), |path| path.display().to_string());
         rows.push(match &self.tpu {
@@ -91,6 +113,13 @@ impl Report {
     fn rows(&self) -> impl Iterator<Item = (&str, &str, &str)> + Clone {
         self.findings.iter().map(|finding| (&*finding.source, &*finding.found, &*finding.meaning))
     }
+}
+
+/// The plugin of cards, or what is in its way.
+fn plugin_text(cards: Option<&Cards>) -> String {
+    let plugin = cards.and_then(|cards| cards.plugin.as_ref()).map(|path| path.display().to_string());
+    let obstacle = cards.and_then(|cards| cards.obstacle.clone());
+    plugin.or(obstacle).unwrap_or_default()
 }
 
 fn listed(simd: &[String]) -> String {

@@ -50,7 +50,7 @@ pub struct Computed {
 /// A device's results of the two computations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SelfTest {
-    /// The platform of the device, such as `tpu` or `cuda:0`.
+    /// The platform of the device, such as `tpu` or `cuda`.
     pub platform: String,
     /// The device's name, and all versions.
     pub device: String,

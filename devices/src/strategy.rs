@@ -11,6 +11,7 @@ mod store;
 mod values;
 mod wire;
 
+use crate::names::DeviceName;
 pub use cluster::Cluster;
 pub use error::StrategyError;
 use round::Round;
@@ -71,13 +72,15 @@ pub enum Precision {
 }
 
 impl Strategy {
-    /// A strategy for one device by its name, `cpu` or `cuda:0`: TensorFlow's default strategy.
+    /// A strategy for one device by its name, such as `cpu` or `cuda`: TensorFlow's default strategy.
     pub fn on(device: impl Into<String>) -> Strategy {
         Devices::Default { device: device.into() }.into()
     }
 
     /// A strategy with a replica on each of several devices of this machine: TensorFlow's `MirroredStrategy`. A device may be named
     /// more than once; each replica then computes in a thread of its own.
+    ///
+    /// The first cards of a plugin (`cuda:0`, `cuda:1`, …, each once) are [`Strategy::cores`]: the plugin exchanges their gradients.
     ///
     /// # Errors
     /// If there is no device.
@@ -86,10 +89,13 @@ impl Strategy {
         if devices.is_empty() {
             return Err(StrategyError::NoDevice);
         }
+        if let Some(plugin) = plugin_of_first_cards(&devices) {
+            return Strategy::cores(plugin, devices.len());
+        }
         Ok(Devices::Mirrored { devices }.into())
     }
 
-    /// A strategy for the first cores of a plugin (`tpu`, `xla:cpu`) as one device, over which a batch is spread. A scope runs its closure
+    /// A strategy for the first cores of a plugin (`tpu`, `cuda`, `xla:cpu`) as one device, over which a batch is spread. A scope runs its closure
     /// once, with the whole batch: the compiler divides the work. [`Replica::count`] is 1 there, since the program itself divides
     /// nothing, and [`Strategy::num_replicas_in_sync`] is the number of cores.
     ///
@@ -224,6 +230,14 @@ static SCOPES: AtomicU64 = AtomicU64::new(0);
 /// Resets [`Replica::scope`] to 0. The code that sets a seed calls this, since the scope's number decides what its replicas draw.
 pub fn count_scopes_anew() {
     SCOPES.store(0, Ordering::Relaxed);
+}
+
+/// The name of the plugin whose first cards these are, several of them and in their order; none for other devices.
+fn plugin_of_first_cards(devices: &[String]) -> Option<String> {
+    let names: Vec<DeviceName> = devices.iter().map(|device| DeviceName::parse(device)).collect::<Option<_>>()?;
+    let first = names.first().filter(|first| names.len() > 1 && first.is_card())?;
+    let is_in_order = names.iter().enumerate().all(|(number, name)| *name == first.with_number(number));
+    is_in_order.then(|| first.to_string())
 }
 
 impl From<Devices> for Strategy {

@@ -28,7 +28,6 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use ferrotune_tuner::supervisor::{Origin, Trust};
 use objects::Objects;
-use prelude::Accelerator;
 use runtime::Runtime;
 use search_process::EventFiles;
 use std::ffi::OsString;
@@ -86,9 +85,6 @@ enum Action {
         /// The file in which Jupyter says where to listen.
         #[arg(long)]
         connection_file: PathBuf,
-        /// With candle on CUDA devices.
-        #[arg(long)]
-        cuda: bool,
     },
     /// Supervise the processes of cells.
     #[command(hide = true)]
@@ -168,9 +164,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
         Action::Bound { parent, program, arguments } => match bound::run(parent, &program, &arguments)? {},
         Action::Candle { folder } => commands::candle::run(&folder).map(|()| ExitCode::SUCCESS),
         Action::Resume(arguments) => commands::resume::run(&arguments),
-        Action::Kernel { connection_file, cuda } => {
-            kernel(&connection_file, arguments, Accelerator::of_option(cuda)).map(|()| ExitCode::SUCCESS)
-        }
+        Action::Kernel { connection_file } => kernel(&connection_file, arguments).map(|()| ExitCode::SUCCESS),
         Action::CellSupervisor { standard_library, prelude } => cell_supervisor::run([standard_library, prelude]),
         Action::CellRelay => cell_supervisor::run_relay(),
         Action::Package { folder } => {
@@ -220,10 +214,10 @@ fn magics() -> Result<()> {
     writeln!(std::io::stdout(), "{}", serde_json::Value::from(magics)).context("cannot print the magics")
 }
 
-fn kernel(connection_file: &Path, arguments: &[OsString], accelerator: Accelerator) -> Result<()> {
-    let runtime = match Runtime::current(accelerator)? {
+fn kernel(connection_file: &Path, arguments: &[OsString]) -> Result<()> {
+    let runtime = match Runtime::current()? {
         Some(runtime) => runtime,
-        None => match Runtime::enter(arguments, accelerator)? {},
+        None => match Runtime::enter(arguments)? {},
     };
     let folder = runtime.clone();
     let result = serve(connection_file, runtime);

@@ -1,5 +1,5 @@
-//! The prelude on disk, the library that cells are linked with: built once for a toolchain, a version of Ferrotune and an
-//! accelerator, and shared by all kernels.
+//! The prelude on disk, the library that cells are linked with: built once for a toolchain and a version of Ferrotune, and shared by
+//! all kernels.
 //!
 //! The prelude's folder in the user's cache is whole or absent: it is built under another name and then renamed. A lock makes two
 //! kernels that start together build the prelude once. A package of Ferrotune brings a prelude for the toolchain of `ferrotune
@@ -7,7 +7,6 @@
 
 mod analysis;
 mod build;
-mod cuda;
 pub(crate) mod shipped;
 
 use crate::environment::{self, STANDARD_LIBRARY_VARIABLE};
@@ -31,20 +30,6 @@ pub(crate) const CRATES: [&str; 3] = ["candle_core", "candle_nn", "ferrotune"];
 /// Version of the folder's layout; a new version makes a new folder.
 const LAYOUT: u8 = 3;
 
-/// The accelerator for which candle is built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Accelerator {
-    None,
-    Cuda,
-}
-
-impl Accelerator {
-    /// The accelerator that the option `--cuda` asks for.
-    pub(crate) fn of_option(cuda: bool) -> Self {
-        if cuda { Self::Cuda } else { Self::None }
-    }
-}
-
 /// A prelude that is ready to be linked.
 #[derive(Clone, Debug)]
 pub(crate) struct Prelude {
@@ -67,12 +52,8 @@ impl Prelude {
     /// Opens the prelude for this toolchain, and builds it first if it is missing.
     ///
     /// `progress` gets a line whenever the progress of the build changes.
-    pub(crate) fn ensure(
-        toolchain: &Toolchain,
-        accelerator: Accelerator,
-        progress: &mut dyn FnMut(&str),
-    ) -> Result<Self> {
-        let folder = Self::place(toolchain, accelerator)?;
+    pub(crate) fn ensure(toolchain: &Toolchain, progress: &mut dyn FnMut(&str)) -> Result<Self> {
+        let folder = Self::place(toolchain)?;
         if let Some(prelude) = Self::open(&folder)? {
             return Ok(prelude);
         }
@@ -85,22 +66,18 @@ impl Prelude {
         if let Some(prelude) = Self::open(&folder)? {
             return Ok(prelude);
         }
-        build::build(toolchain, accelerator, &folder, progress)?;
+        build::build(toolchain, &folder, progress)?;
         Self::open(&folder)?.context("the prelude was built but is not there")
     }
 
     /// The folder of the prelude for this toolchain, whether it exists or not: the prelude that came with this program, if it is for
     /// this toolchain, or else a prelude in the user's cache.
-    pub(crate) fn place(toolchain: &Toolchain, accelerator: Accelerator) -> Result<PathBuf> {
+    pub(crate) fn place(toolchain: &Toolchain) -> Result<PathBuf> {
         let key = key(toolchain);
-        let name = match accelerator {
-            Accelerator::None => match shipped::find()?.filter(|shipped| shipped.contents.key == key) {
-                Some(shipped) => return Ok(shipped.folder),
-                None => "prelude",
-            },
-            Accelerator::Cuda => "prelude-cuda",
-        };
-        Ok(folders::cache()?.join(format!("{name}-{key}")))
+        match shipped::find()?.filter(|shipped| shipped.contents.key == key) {
+            Some(shipped) => Ok(shipped.folder),
+            None => Ok(folders::cache()?.join(format!("prelude-{key}"))),
+        }
     }
 
     /// Opens the prelude in a folder, if it is whole.

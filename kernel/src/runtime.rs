@@ -10,9 +10,10 @@ use crate::environment::{
     STANDARD_LIBRARY_VARIABLE, socket_in,
 };
 use crate::folders::lock;
-use crate::prelude::{Accelerator, Prelude, shipped};
+use crate::prelude::{Prelude, shipped};
 use crate::toolchain::{Toolchain, own};
 use anyhow::{Context, Result, bail};
+use ferrotune_devices::{Machine, PYTHON_VARIABLE, prefix_of_ancestor};
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -62,14 +63,13 @@ struct Tools {
 pub(crate) struct Runtime {
     folder: PathBuf,
     prelude: PathBuf,
-    accelerator: Accelerator,
     /// The lock of the folder, which is held until the kernel ends.
     _lock: Arc<File>,
 }
 
 impl Runtime {
     /// The runtime of this process, if [`Runtime::enter`] has prepared its environment.
-    pub(crate) fn current(accelerator: Accelerator) -> Result<Option<Self>> {
+    pub(crate) fn current() -> Result<Option<Self>> {
         let variable = |name| std::env::var_os(name).map(PathBuf::from);
         // `exec` keeps the process id; a kernel that a cell of another kernel has started has that kernel's variables, but another id.
         let is_own = std::env::var(OWNER_VARIABLE).is_ok_and(|owner| owner == std::process::id().to_string());
@@ -78,11 +78,11 @@ impl Runtime {
             return Ok(None);
         };
         let lock = lock::alone(&folder.join(LOCK)).with_context(|| format!("cannot write in {}", folder.display()))?;
-        Ok(Some(Self { folder, prelude, accelerator, _lock: Arc::new(lock) }))
+        Ok(Some(Self { folder, prelude, _lock: Arc::new(lock) }))
     }
 
     /// Prepares the environment, and replaces this process by the same program in that environment. Returns only if that fails.
-    pub(crate) fn enter(arguments: &[OsString], accelerator: Accelerator) -> Result<std::convert::Infallible> {
+    pub(crate) fn enter(arguments: &[OsString]) -> Result<std::convert::Infallible> {
         // Without a toolchain, the first cell installs a toolchain or shows why it cannot.
         let toolchain = shipped::installed_toolchain().ok().flatten();
         let program = std::env::current_exe()?;
@@ -106,7 +106,7 @@ impl Runtime {
         let later = folder.join(TOOLCHAIN);
         let tools = match &toolchain {
             Some(toolchain) => Tools {
-                prelude: Prelude::place(toolchain, accelerator)?,
+                prelude: Prelude::place(toolchain)?,
                 cargo: toolchain.cargo.clone(),
                 rustc: toolchain.rustc.clone(),
                 library_folder: toolchain.library_folder.clone(),
@@ -121,8 +121,13 @@ impl Runtime {
         if tools.rustc.is_absolute() {
             symlink(&tools.rustc, stand_ins.join("rustc"))?; // rust-analyzer asks it for the target
         }
+        // The processes of cells and trials look for plugins beside the notebook's Python, also when that has ended.
+        let machine = Machine::this();
+        let named = machine.environment.get(PYTHON_VARIABLE).filter(|prefix| !prefix.is_empty()).cloned();
+        let python = named.or_else(|| prefix_of_ancestor(&machine));
         let error = Command::new(&program)
             .args(arguments)
+            .envs(python.map(|prefix| (PYTHON_VARIABLE, prefix)))
             .env("PATH", search)
             .env(PATH_VARIABLE, path)
             .env(PRELUDE_VARIABLE, &tools.prelude)
@@ -143,7 +148,7 @@ impl Runtime {
     pub(crate) fn in_folder(folder: &Path) -> Self {
         let lock = lock::alone(&folder.join(LOCK)).unwrap();
         let prelude = folder.join(PRELUDE);
-        Self { folder: folder.to_owned(), prelude, accelerator: Accelerator::None, _lock: Arc::new(lock) }
+        Self { folder: folder.to_owned(), prelude, _lock: Arc::new(lock) }
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -166,7 +171,7 @@ impl Runtime {
             Some(prelude) => Ok(prelude),
             None => {
                 let toolchain = shipped::toolchain()?;
-                let prelude = Prelude::ensure(&toolchain, self.accelerator, progress)?;
+                let prelude = Prelude::ensure(&toolchain, progress)?;
                 self.lead_to_tools(&toolchain, &prelude)?;
                 Ok(prelude)
             }

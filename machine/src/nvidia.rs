@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The time limit of `nvidia-smi`: a faulty driver hangs every caller.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// The memory of a CUDA device that all processes together use, in bytes; none if `device` (`cpu`, `cuda:0`, …) is not a
+/// The memory of a CUDA device that all processes together use, in bytes; none if `device` (`cpu`, `cuda`, …) is not a
 /// visible CUDA device, or if `nvidia-smi` reports no number.
 ///
 /// # Errors

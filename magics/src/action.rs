@@ -176,10 +176,10 @@ pub enum DeviceChoice {
     Best {
         /// A TPU's name or `local`; none searches the machine for a device.
         tpu: Option<String>,
-        /// Whether to fail rather than fall back to CUDA or the CPU.
+        /// Whether to fail rather than fall back to a card or the CPU.
         require: bool,
     },
-    /// The first device of a PJRT plugin, which is `cpu` or the path of the plugin's library.
+    /// A device of a PJRT plugin, which is `cuda`, `cuda:1`, `rocm`, `oneapi`, `cpu` or the path of the plugin's library.
     Plugin(String),
 }
 

@@ -6,7 +6,7 @@ use candle_core::{Result, Tensor};
 pub type Step<'a> = ferrotune_xla::Step<Box<dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>> + 'a>>;
 
 /// Makes a step from a function of tensors: a connected device with a compiler (`tpu`, `xla:cpu`) runs it as one program. On
-/// the CPU and on CUDA the function is called each time. In a `%%tune` body the device is that of the trial.
+/// the CPU the function is called each time. In a `%%tune` body the device is that of the trial.
 ///
 /// `step.run(&[x, y])` calls the function at the first run with arguments of certain shapes and types, and
 /// compiles the function's operations of candle. Later runs only execute. Variables that the function changes (`Var::set`, the

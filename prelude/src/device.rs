@@ -4,12 +4,11 @@ mod candle;
 
 use crate::interrupt::interrupted;
 use candle::Candle;
-use candle_core::DeviceLocation;
 use ferrotune_devices::fork::{self, Forked};
 use ferrotune_devices::probe::{Opened, Probe, ProbeError};
 use ferrotune_devices::selftest::{self, Compute as _, SelfTest};
 use ferrotune_devices::{
-    Connection, Machine, NoPlugin, Report, Support, connect as choose, detect, find_plugin, name_of_plugin,
+    Connection, DeviceName, Machine, NoPlugin, Report, connect as choose, detect, find_plugin, name_of_plugin,
 };
 use ferrotune_display::{Bundle, show};
 use ferrotune_link::{KernelFrame, connection};
@@ -22,18 +21,18 @@ const OPEN_DEADLINE: Duration = Duration::from_secs(120);
 /// The time limit for compiling and running: large programs take minutes.
 const WORK_DEADLINE: Duration = Duration::from_secs(600);
 
-/// The name of the connected device: `cpu`, `cuda:0`, `tpu`, `xla:cpu`, `xla:/opt/plugin.so`. It is `cpu` until `%tpu_connect` has run.
+/// The name of the connected device: `cpu`, `tpu`, `cuda`, `cuda:1`, `xla:cpu`, `xla:/opt/plugin.so`. It is `cpu` until `%tpu_connect`
+/// has run.
 /// In a `%%tune` body it is the device of the trial.
 pub fn name() -> String {
     ferrotune_trial::connected()
 }
 
-/// The name of a device: `cpu`, `cuda:0`, or the connected device's name with a number for a device of a plugin.
+/// The name of a device: `cpu`, or the name of a plugin's device, such as `cuda:1`.
 pub(crate) fn place(device: &candle_core::Device) -> String {
-    match device.location() {
-        DeviceLocation::Cpu => "cpu".to_owned(),
-        DeviceLocation::Cuda { gpu_id } => format!("cuda:{gpu_id}"),
-        DeviceLocation::Metal { gpu_id } => format!("{}:{gpu_id}", name()),
+    match ferrotune_xla::backend_of(device) {
+        Some(backend) => format!("{backend:?}"),
+        None => "cpu".to_owned(),
     }
 }
 
@@ -54,17 +53,23 @@ pub(crate) fn lose() {
     }
 }
 
-/// Detects accelerators, prints what it finds, and connects to the best device that this build can
-/// use. `%tpu_connect` runs it. With `require`, a device that is not an accelerator is an error. Returns whether a device is connected.
+/// Detects accelerators, prints what it finds, and connects to the best device that can be
+/// used. `%tpu_connect` runs it. With `require`, a device that is not an accelerator is an error. Returns whether a device is connected.
 #[doc(hidden)]
 pub fn connect(tpu: Option<&str>, require: bool) -> bool {
     let mut report = detect(&Machine::this(), tpu);
     show(table(&report));
-    if let Some(libtpu) = driver(&report).map(Path::to_owned) {
-        match try_opening("tpu", &libtpu) {
-            Ok(opened) => say_all(opened),
-            Err(Unopened::Lost(lost)) => return failed(&format!("tpu: {lost}")),
-            Err(Unopened::Probe(failure)) => report.note_tpu_failure(&failure),
+    for (device, plugin) in report.drivers() {
+        if require && device != "tpu" {
+            continue;
+        }
+        match try_opening(&device, &plugin) {
+            Ok(opened) => {
+                say_all(opened);
+                break;
+            }
+            Err(Unopened::Lost(lost)) => return failed(&format!("{device}: {lost}")),
+            Err(Unopened::Probe(failure)) => report.note_failure(&device, &failure),
         }
     }
     match usable(&report, require) {
@@ -73,13 +78,14 @@ pub fn connect(tpu: Option<&str>, require: bool) -> bool {
     }
 }
 
-/// Connects to the first device of a PJRT plugin. `plugin` is `cpu` for XLA's own plugin of the CPU,
+/// Connects to a device of a PJRT plugin. `plugin` is `cuda`, `cuda:1`, `rocm`, `oneapi`, `tpu`, `cpu` for XLA's own plugin of the CPU,
 /// or the path of a plugin's library. `%tpu_connect --plugin` runs it. Returns whether a device is connected.
 #[doc(hidden)]
 pub fn connect_plugin(plugin: &str) -> bool {
-    let found = name_of_plugin(plugin).and_then(|name| Ok((find_plugin(&Machine::this(), &name)?, name)));
+    let machine = Machine::this();
+    let found = name_of_plugin(&machine, plugin).and_then(|name| Ok((name.find_plugin(&machine)?, name)));
     let (path, name) = match found {
-        Ok(found) => found,
+        Ok((path, name)) => (path, name.to_string()),
         Err(missing) => return failed(&missing.to_string()),
     };
     match try_opening(&name, &path) {
@@ -126,7 +132,7 @@ fn failed(message: &str) -> bool {
 
 /// The best device, or an error if this process cannot open it.
 fn usable(report: &Report, require: bool) -> Result<Connection, String> {
-    let connection = choose(report, support(), require).map_err(|error| error.to_string())?;
+    let connection = choose(report, require).map_err(|error| error.to_string())?;
     if connection.device != "cpu" {
         fork::check().map_err(|lost| format!("{}: {lost}", connection.device))?;
     }
@@ -188,7 +194,7 @@ fn traffic(name: &str, device: &candle_core::Device) -> String {
     }
 }
 
-/// Shows the CPU, the CUDA devices and the TPU, with their memory. `%devices` runs it.
+/// Shows the CPU, the cards and the TPU, with their memory. `%devices` runs it.
 #[doc(hidden)]
 pub fn list() {
     let mut report = detect(&Machine::this(), None);
@@ -196,15 +202,17 @@ pub fn list() {
     say(report.devices_text());
 }
 
-/// Computes on the connected device and compares the results with candle's on the CPU. For a PJRT plugin, such as a
-/// TPU's, that this process has not opened, a separate process computes. `%tpu_connect --selftest` runs it.
+/// Computes on the connected device and compares the results with candle's on the CPU. For the first device of a PJRT
+/// plugin, such as a TPU, that this process has not opened, a separate process computes. `%tpu_connect --selftest` runs it.
 #[doc(hidden)]
 pub fn self_test() {
     if let Err(lost) = fork::check() {
         return fail(&lost.to_string());
     }
+    // The separate process computes on the plugin's first device.
+    let is_first = DeviceName::parse(&name()).is_some_and(|name| name.number() == 0);
     let tested = match find_plugin(&Machine::this(), &name()) {
-        Ok(plugin) if !ferrotune_trial::is_open(&plugin) => test_plugin(&plugin),
+        Ok(plugin) if is_first && !ferrotune_trial::is_open(&plugin) => test_plugin(&plugin),
         _ => test_candle(),
     };
     match tested {
@@ -255,11 +263,6 @@ pub(crate) fn say(text: String) {
 
 fn table(report: &Report) -> Bundle {
     Bundle::text(report.table_text()).with("text/html", report.table_html())
-}
-
-/// The kinds of devices that this build of the prelude can use.
-fn support() -> Support {
-    Support { cuda: candle_core::utils::cuda_is_available() }
 }
 
 /// Fails the running cell with this message, or prints it if there is no kernel.

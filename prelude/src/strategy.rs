@@ -1,14 +1,12 @@
 //! Strategies for candle: several replicas of a model train on parts of a batch, with the same result as one model that trains
 //! on the whole batch.
 //!
-//! CUDA devices exchange gradients through NCCL, all others through the memory of their hosts.
-
-#[cfg(feature = "cuda")]
-mod nccl;
+//! Replicas exchange gradients through the memory of their hosts; the cores of a plugin exchange them in the plugin.
 
 use candle_core::backprop::GradStore;
 use candle_core::random::{Draws, set_draws_of_thread};
 use candle_core::{DType, Device, Error, Result, Tensor, Var, bail};
+use ferrotune_devices::DeviceName;
 pub use ferrotune_devices::{Cluster, Precision, Reduce, Replica, Strategy, StrategyError};
 use ferrotune_trial::{BoxError, derived_seed, located};
 
@@ -17,7 +15,7 @@ pub fn current() -> Strategy {
     Strategy::on(crate::device::name())
 }
 
-/// All cores of the connected plugin (`tpu`, `xla:cpu`) as one device, over which a batch is spread: TensorFlow's `TPUStrategy`.
+/// All cores of the connected plugin (`tpu`, `cuda`, `xla:cpu`) as one device, over which a batch is spread: TensorFlow's `TPUStrategy`.
 /// If no plugin is connected, the cores are those of the attached TPU, which a separate process opens to count them.
 ///
 /// # Errors
@@ -29,7 +27,7 @@ pub fn tpu() -> ferrotune_trial::Result<Strategy> {
 
 fn cores_of_tpu() -> std::result::Result<Strategy, BoxError> {
     let name = crate::device::name();
-    if name == "tpu" || name.starts_with("xla:") {
+    if DeviceName::parse(&name).is_some() {
         let cores = ferrotune_trial::count_cores(&name)?;
         return Ok(Strategy::cores(name, cores)?);
     }
@@ -162,10 +160,6 @@ fn average_as(dtype: DType, replica: &Replica<'_>, gradients: &mut GradStore, va
 
 /// The mean of a row of values over all replicas.
 fn mean(replica: &Replica<'_>, values: &Tensor) -> Result<Tensor> {
-    #[cfg(feature = "cuda")]
-    if nccl::serves(replica.strategy()) {
-        return nccl::mean(replica, values);
-    }
     match values.dtype() {
         DType::F64 => through_memory::<f64>(replica, values),
         _ => through_memory::<f32>(replica, values),

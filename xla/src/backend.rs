@@ -83,9 +83,8 @@ impl Backend {
         let (all, own) = (self.client.devices().map_err(Error::wrap)?, numbers_of(&self.devices)?);
         let numbered = numbers_of(&all)?.into_iter().zip(all).filter(|(number, _)| !own.contains(number));
         let (numbers, others): (Vec<i32>, Vec<pjrt::Device>) = numbered.unzip();
-        let platform = self.client.platform().map_err(Error::wrap)?;
         let group = |(numbers, devices): (&[i32], &[pjrt::Device])| {
-            let name = format!("{platform}:{}", numbers[0]);
+            let name = numbered_name(&self.name, numbers[0]);
             let executables = self.executables.on(numbers.to_vec());
             let generator = Generator::new(numbers);
             Backend::new(name, self.client.clone(), (devices.to_vec(), 0), self.cores.clone(), executables, generator)
@@ -234,7 +233,15 @@ fn numbers_literal(numbers: &[f64], element: Element) -> std::result::Result<Lit
     Literal::f32(&[count], &singles)
 }
 
+/// The name of another device of the plugin that has the device `name`: `cuda:1` beside `cuda`, and `cuda` beside `cuda:1`.
+fn numbered_name(name: &str, number: i32) -> String {
+    let plugin = name.rsplit_once(':').filter(|(_, number)| number.parse::<u32>().is_ok());
+    let plugin = plugin.map_or(name, |(plugin, _)| plugin);
+    if number == 0 { plugin.to_owned() } else { format!("{plugin}:{number}") }
+}
+
 impl fmt::Debug for Backend {
+    /// Writes the device's name.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.name)
     }

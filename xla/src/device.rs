@@ -25,6 +25,8 @@ pub struct Options<'a> {
     /// Whether the mesh may have more cores than the plugin has here. Then nothing runs, and
     /// [`Step::stablehlo`](crate::Step::stablehlo) gives the program for a machine that has the cores.
     pub ahead_of_time: bool,
+    /// The number of the first of the plugin's devices that is used: 1 for `cuda:1`.
+    pub first: usize,
     /// The folder in which compiled programs are kept for later processes; none to keep no programs.
     pub cache: Option<&'a Path>,
     /// The memory budget of a program, in bytes, if the plugin does not report the memory of its device. A program that needs more is
@@ -37,7 +39,7 @@ pub struct Options<'a> {
 impl Default for Options<'_> {
     /// The options for one device without a mesh, a folder or a memory budget, on which programs run.
     fn default() -> Self {
-        Options { replicas: 1, mesh: &[], ahead_of_time: false, cache: None, memory_bytes: None, name: None }
+        Options { replicas: 1, mesh: &[], ahead_of_time: false, first: 0, cache: None, memory_bytes: None, name: None }
     }
 }
 
@@ -97,14 +99,15 @@ pub fn open_across(plugin: &Path, cluster: &Cluster, options: Options<'_>) -> Re
 /// # Errors
 /// The errors of the plugin, and if there are fewer devices than replicas or the mesh need, or the mesh is not valid.
 pub fn device_on(client: Client, plugin: &str, options: Options<'_>) -> Result<Device> {
-    let name = client.platform().map_err(Error::wrap)?;
-    let mut devices = client.devices().map_err(Error::wrap)?;
+    let platform = client.platform().map_err(Error::wrap)?;
+    let name = options.name.unwrap_or(&platform);
+    let all = client.devices().map_err(Error::wrap)?;
     let cores = Cores::new(options.replicas, options.mesh)?;
-    let count = cores.count();
-    if count == 0 || devices.len() < count && !options.ahead_of_time {
-        bail!("{name} has {} devices and not {count}", devices.len());
+    let (count, first) = (cores.count(), options.first);
+    if count == 0 || all.len() < first + count && !options.ahead_of_time {
+        bail!("{name} needs {} devices of its plugin, which has {}", first + count, all.len());
     }
-    devices.truncate(count);
+    let devices: Vec<_> = all.into_iter().skip(first).take(count).collect();
     let numbers = numbers_of(&devices)?;
     assembled(client, plugin, options, cores, Chosen { here: devices, numbers, is_joint: false })
 }
@@ -121,13 +124,14 @@ pub fn device_across(client: Client, plugin: &str, options: Options<'_>) -> Resu
         by_process.entry(description.process).or_default().push(description.id);
     }
     let cores = Cores::new(options.replicas, options.mesh)?;
-    let (count, processes) = (cores.count(), by_process.len());
+    let (count, first, processes) = (cores.count(), options.first, by_process.len());
     let each = count / processes.max(1);
-    if count == 0 || each * processes != count || by_process.values().any(|numbers| numbers.len() < each) {
+    if count == 0 || each * processes != count || by_process.values().any(|numbers| numbers.len() < first + each) {
         let have: Vec<usize> = by_process.values().map(Vec::len).collect();
         bail!("{count} cores cannot be equally many in each of {processes} processes, whose {name} has {have:?}");
     }
-    let numbers: Vec<i32> = by_process.into_values().flat_map(|numbers| numbers.into_iter().take(each)).collect();
+    let numbers: Vec<i32> =
+        by_process.into_values().flat_map(|numbers| numbers.into_iter().skip(first).take(each)).collect();
     let here = client.devices().map_err(Error::wrap)?;
     let here = numbers_of(&here)?.into_iter().zip(here).filter(|(number, _)| numbers.contains(number));
     let here = here.map(|(_, device)| device).collect();
@@ -146,28 +150,29 @@ struct Chosen {
 
 fn assembled(client: Client, plugin: &str, options: Options<'_>, cores: Cores, chosen: Chosen) -> Result<Device> {
     let Chosen { here, numbers, is_joint } = chosen;
-    let name = client.platform().map_err(Error::wrap)?;
+    let platform = client.platform().map_err(Error::wrap)?;
     let version = client.version().map_err(Error::wrap)?;
     let flags = std::env::var_os("XLA_FLAGS").unwrap_or_default();
-    let plugin = format!("{plugin} {name} {version} {flags:?}");
+    let plugin = format!("{plugin} {platform} {version} {flags:?}");
     // Some plugins do not report memory, so the budget of the options is used for them.
     let reported = here.first().and_then(|device| device.memory().ok()?.limit_bytes);
-    let budget = Budget::new(options.name.unwrap_or(&name), reported.or(options.memory_bytes));
+    let name = options.name.unwrap_or(&platform);
+    let budget = Budget::new(name, reported.or(options.memory_bytes));
     let generator = Generator::new(&numbers);
     let elsewhere = numbers.len() - here.len();
     let mut compiled = cores.options().on(numbers);
-    if name == "cpu" {
+    if platform == "cpu" {
         // Without this option XLA:CPU loses a NaN in `maximum` and `minimum`, which StableHLO keeps.
         compiled.overrides.push(("xla_cpu_enable_fast_min_max".to_owned(), Override::Flag(false)));
     }
     let executables = Executables::new(options.cache, &plugin, compiled, budget);
     let executables = if is_joint { executables.jointly() } else { executables };
-    Ok(device_of(Backend::new(name, client, (here, elsewhere), cores, executables, generator)))
+    Ok(device_of(Backend::new(name.to_owned(), client, (here, elsewhere), cores, executables, generator)))
 }
 
 /// All cores of the plugin that a device belongs to, each as a device of its own: a process can open a TPU only once. The first
 /// one is `device` itself. If it consists of several cores, so do the others, and cores that are left over are not used.
-/// A device without a plugin (`cpu`, `cuda`) is returned alone.
+/// A device without a plugin (`cpu`) is returned alone.
 ///
 /// Each call makes new devices of the other cores, so call it once.
 ///
@@ -187,7 +192,7 @@ pub fn cores(device: &Device) -> Result<Vec<Device>> {
 /// Begins to record the activity of all devices of a device's plugin.
 ///
 /// # Errors
-/// If the device belongs to no plugin (`cpu`, `cuda`), and the errors of [`Plugin::profile`].
+/// If the device belongs to no plugin (`cpu`), and the errors of [`Plugin::profile`].
 pub fn profile(device: &Device) -> Result<Profiler> {
     let Some(backend) = backend_of(device) else { bail!("only devices of PJRT plugins have a profiler of their own") };
     backend.client().plugin().profile().map_err(Error::wrap)

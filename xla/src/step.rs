@@ -37,7 +37,7 @@ pub struct Step<F> {
 }
 
 impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
-    /// A step on this device. On a device without a compiler (the CPU, CUDA) the step calls the function each time.
+    /// A step on this device. On a device without a compiler (the CPU) the step calls the function each time.
     ///
     /// When the step first runs with arguments of certain shapes and types, it calls the function two or three times. The
     /// calls trace candle's operations, which become a program. The repeated calls show that the program does not depend on anything that

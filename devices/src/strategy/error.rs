@@ -36,9 +36,7 @@ pub enum StrategyError {
         other: usize,
     },
     /// The replicas reduce values of different types.
-    #[error(
-        "the replicas reduce numbers of different types; they must have the same model, and all of them a CUDA device or none of them"
-    )]
+    #[error("the replicas reduce numbers of different types; they must have the same model")]
     Types,
     /// This worker cannot listen at its address.
     #[error("worker {worker} cannot listen on {address}: {reason}; it must be a free port of this host")]

@@ -5,17 +5,16 @@ mod cpus;
 mod cudas;
 mod metadata;
 mod named_tpus;
+mod names;
+mod pythons;
 mod stores;
 mod strategies;
 mod suspects;
 mod tpus;
 mod workers;
 
-use ferrotune_devices::{Machine, Metadata, Report, Support, connect, detect};
+use ferrotune_devices::{Machine, Metadata, Report, connect, detect};
 use tempfile::TempDir;
-
-/// The devices that a build without CUDA can drive.
-const CPU_BUILD: Support = Support { cuda: false };
 
 /// A described machine, with its temporary folder.
 struct Described {
@@ -81,7 +80,7 @@ impl Described {
     /// The text of the table, the TPU and the choice, without the temporary folder's path.
     fn shown(&self, tpu: Option<&str>) -> String {
         let report = detect(&self.machine, tpu);
-        let choice = connect(&report, CPU_BUILD, false).expect("there is a CPU");
+        let choice = connect(&report, false).expect("there is a CPU");
         let libtpu = report.libtpu.as_ref().map(|path| format!("libtpu: {}\n", path.display())).unwrap_or_default();
         let text = format!("{}{libtpu}{}: {}\n", report.table_text(), choice.device, choice.reason);
         let text = text.replace(&self.folder.path().display().to_string(), "");

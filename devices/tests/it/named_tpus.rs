@@ -21,7 +21,7 @@ fn two_tpus_asked_for_by_name_are_refused_even_where_one_is_attached() {
             /proc/driver/nvidia   absent                                                    no NVIDIA driver, so no CUDA device
             CPU                   unknown model (1 core)                                    always there
             libtpu: /usr/local/lib/python3.12/dist-packages/libtpu/libtpu.so
-            cpu: no TPU: --tpu names 2 TPUs, and a notebook uses one; give one name; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+            cpu: no TPU: --tpu names 2 TPUs, and a notebook uses one; give one name; no CUDA: no NVIDIA driver; using the CPU (1 core)
         "#]],
     );
 }
@@ -42,7 +42,7 @@ fn gke_endpoints_and_tpu_config_name_a_tpu() {
             libtpu                           not found                   needed to drive a TPU; pip install libtpu
             /proc/driver/nvidia              absent                      no NVIDIA driver, so no CUDA device
             CPU                              unknown model (1 core)      always there
-            cpu: the TPU grpc://10.0.0.2:8470 (by KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS) is not used: it is named but not attached to this machine, and only attached TPUs can be driven; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+            cpu: the TPU grpc://10.0.0.2:8470 (by KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS) is not used: it is named but not attached to this machine, and only attached TPUs can be driven; no CUDA: no NVIDIA driver; using the CPU (1 core)
         "#]],
     );
     check(
@@ -56,22 +56,22 @@ fn gke_endpoints_and_tpu_config_name_a_tpu() {
             libtpu                    not found                   needed to drive a TPU; pip install libtpu
             /proc/driver/nvidia       absent                      no NVIDIA driver, so no CUDA device
             CPU                       unknown model (1 core)      always there
-            cpu: the TPU node (by TPU_CONFIG) is not used: it is named but not attached to this machine, and only attached TPUs can be driven; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+            cpu: the TPU node (by TPU_CONFIG) is not used: it is named but not attached to this machine, and only attached TPUs can be driven; no CUDA: no NVIDIA driver; using the CPU (1 core)
         "#]],
     );
     check(
         &Described::new(&[], &[("TPU_CONFIG", "{")]),
         None,
         expect![[r#"
-        Source                    Found                       Meaning
-        TPU_CONFIG                {                           not JSON, so it names no TPU
-        /sys/bus/pci/devices      no device of vendor 0x1ae0  no TPU on the bus
-        /dev/accel*, /dev/vfio/*  absent                      no TPU by its device nodes
-        libtpu                    not found                   needed to drive a TPU; pip install libtpu
-        /proc/driver/nvidia       absent                      no NVIDIA driver, so no CUDA device
-        CPU                       unknown model (1 core)      always there
-        cpu: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
-    "#]],
+            Source                    Found                       Meaning
+            TPU_CONFIG                {                           not JSON, so it names no TPU
+            /sys/bus/pci/devices      no device of vendor 0x1ae0  no TPU on the bus
+            /dev/accel*, /dev/vfio/*  absent                      no TPU by its device nodes
+            libtpu                    not found                   needed to drive a TPU; pip install libtpu
+            /proc/driver/nvidia       absent                      no NVIDIA driver, so no CUDA device
+            CPU                       unknown model (1 core)      always there
+            cpu: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; no CUDA: no NVIDIA driver; using the CPU (1 core)
+        "#]],
     );
 }
 
@@ -89,22 +89,22 @@ fn an_explicit_name_comes_before_the_environment() {
             libtpu                    not found                   needed to drive a TPU; pip install libtpu
             /proc/driver/nvidia       absent                      no NVIDIA driver, so no CUDA device
             CPU                       unknown model (1 core)      always there
-            cpu: the TPU my-tpu (by --tpu) is not used: it is named but not attached to this machine, and only attached TPUs can be driven; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+            cpu: the TPU my-tpu (by --tpu) is not used: it is named but not attached to this machine, and only attached TPUs can be driven; no CUDA: no NVIDIA driver; using the CPU (1 core)
         "#]],
     );
     check(
         &described,
         Some("local"),
         expect![[r#"
-        Source                    Found                       Meaning
-        --tpu                     local                       only a TPU attached to this machine will do
-        /sys/bus/pci/devices      no device of vendor 0x1ae0  no TPU on the bus
-        /dev/accel*, /dev/vfio/*  absent                      no TPU by its device nodes
-        libtpu                    not found                   needed to drive a TPU; pip install libtpu
-        /proc/driver/nvidia       absent                      no NVIDIA driver, so no CUDA device
-        CPU                       unknown model (1 core)      always there
-        cpu: no TPU: no PCI device of vendor 0x1ae0, --tpu is local; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
-    "#]],
+            Source                    Found                       Meaning
+            --tpu                     local                       only a TPU attached to this machine will do
+            /sys/bus/pci/devices      no device of vendor 0x1ae0  no TPU on the bus
+            /dev/accel*, /dev/vfio/*  absent                      no TPU by its device nodes
+            libtpu                    not found                   needed to drive a TPU; pip install libtpu
+            /proc/driver/nvidia       absent                      no NVIDIA driver, so no CUDA device
+            CPU                       unknown model (1 core)      always there
+            cpu: no TPU: no PCI device of vendor 0x1ae0, --tpu is local; no CUDA: no NVIDIA driver; using the CPU (1 core)
+        "#]],
     );
     check(
         &described,
@@ -117,7 +117,7 @@ fn an_explicit_name_comes_before_the_environment() {
             libtpu                    not found                   needed to drive a TPU; pip install libtpu
             /proc/driver/nvidia       absent                      no NVIDIA driver, so no CUDA device
             CPU                       unknown model (1 core)      always there
-            cpu: the TPU from-environment (by TPU_NAME) is not used: it is named but not attached to this machine, and only attached TPUs can be driven; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+            cpu: the TPU from-environment (by TPU_NAME) is not used: it is named but not attached to this machine, and only attached TPUs can be driven; no CUDA: no NVIDIA driver; using the CPU (1 core)
         "#]],
     );
 }
@@ -151,7 +151,7 @@ fn a_library_path_to_nothing_is_said() {
             libtpu                                                 not found                   needed to drive a TPU; pip install libtpu
             /proc/driver/nvidia                                    absent                      no NVIDIA driver, so no CUDA device
             CPU                                                    unknown model (1 core)      always there
-            cpu: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+            cpu: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; no CUDA: no NVIDIA driver; using the CPU (1 core)
         "#]],
     );
 }

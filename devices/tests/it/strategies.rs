@@ -83,13 +83,23 @@ fn different_types_are_refused_on_every_replica() {
 
 #[test]
 fn a_strategy_travels_as_json() {
-    let mirrored = Strategy::mirrored(["cuda:0", "cuda:1"]).expect("there are devices").with_precision(Precision::Bf16);
-    let json = r#"{"devices":{"strategy":"mirrored","devices":["cuda:0","cuda:1"]},"precision":"bf16"}"#;
+    let mirrored = Strategy::mirrored(["cpu", "cuda:1"]).expect("there are devices").with_precision(Precision::Bf16);
+    let json = r#"{"devices":{"strategy":"mirrored","devices":["cpu","cuda:1"]},"precision":"bf16"}"#;
     assert_eq!(serde_json::to_string(&mirrored).expect("plain data"), json);
     assert_eq!(serde_json::from_str::<Strategy>(json).expect("as it was written"), mirrored);
     assert_eq!((mirrored.num_replicas_in_sync(), mirrored.global_batch_size(16)), (2, 32));
     assert_eq!(Strategy::on("cpu").num_replicas_in_sync(), 1);
     assert_eq!(Strategy::mirrored(Vec::<String>::new()), Err(StrategyError::NoDevice));
+}
+
+#[test]
+fn the_first_cards_of_a_plugin_are_its_cores() {
+    let mirrored = |devices: &[&str]| Strategy::mirrored(devices.iter().copied()).expect("there are devices");
+    assert_eq!(Ok(mirrored(&["cuda:0", "cuda:1"])), Strategy::cores("cuda", 2));
+    assert_eq!(Ok(mirrored(&["rocm", "rocm:1", "rocm:2"])), Strategy::cores("rocm", 3));
+    for others in [&["cuda:1", "cuda:2"][..], &["cuda", "cuda"], &["cuda"], &["cuda", "rocm:1"], &["cpu", "cpu"]] {
+        assert_eq!((mirrored(others).spread(), mirrored(others).devices().len()), (None, others.len()));
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::Described;
 use crate::tpus::COLAB_LIBTPU;
 use expect_test::expect;
 use ferrotune_devices::probe::ProbeError;
-use ferrotune_devices::{NoPlugin, Report, Support, connect, find_plugin};
+use ferrotune_devices::{Report, connect};
 
 /// Colab's machine with one chip.
 fn colab(variables: &[(&str, &str)]) -> Described {
@@ -21,11 +21,11 @@ fn hung() -> ProbeError {
 
 /// The reason why the CPU is chosen, without the part on CUDA.
 fn reason(mut report: Report, failure: &ProbeError) -> String {
-    report.note_tpu_failure(failure);
-    let connection = connect(&report, Support { cuda: false }, false).expect("there is a CPU");
+    report.note_failure("tpu", failure);
+    let connection = connect(&report, false).expect("there is a CPU");
     assert_eq!(connection.device, "cpu");
     let reason = connection.reason.split("; no CUDA").next().unwrap_or_default().to_owned();
-    let refusal = connect(&report, Support { cuda: false }, true).expect_err("the TPU is required").to_string();
+    let refusal = connect(&report, true).expect_err("the TPU is required").to_string();
     assert!(refusal.starts_with(&reason), "{refusal}");
     reason
 }
@@ -95,42 +95,4 @@ fn settings_that_fit_are_no_suspects() {
         Described::new(&[], &[("TPU_CHIPS_PER_HOST_BOUNDS", "2,2,1")]).report().tpu_suspects,
         Vec::<String>::new()
     );
-}
-
-#[test]
-fn plugins_are_found_like_libtpu() {
-    const XLA_CPU: &str = "lib/python3.12/site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so";
-    let find = |described: &Described, device: &str| -> Result<String, NoPlugin> {
-        let found = find_plugin(&described.machine, device)?;
-        Ok(found.strip_prefix(described.folder.path()).map_or(found.clone(), ToOwned::to_owned).display().to_string())
-    };
-    let nothing = Described::new(&[], &[]);
-    let installed = Described::new(&[(&format!("venv/{XLA_CPU}"), ""), ("own.so", "")], &[("VIRTUAL_ENV", "/venv")]);
-    let named = Described::new(
-        &[(&format!("venv/{XLA_CPU}"), ""), ("own.so", "")],
-        &[("VIRTUAL_ENV", "/venv"), ("FERROTUNE_XLA_CPU", "/own.so")],
-    );
-    let found = [
-        find(&nothing, "xla:cpu"),
-        find(&nothing, "tpu"),
-        find(&nothing, "cuda:0"),
-        find(&nothing, "xla:/own.so"),
-        find(&installed, "xla:cpu"),
-        find(&installed, "xla:/own.so"),
-        find(&named, "xla:cpu"),
-        find(&colab(&[]), "tpu:0"),
-        find(&colab(&[]), "tpu:1"),
-    ]
-    .map(|found| found.unwrap_or_else(|error| error.to_string()) + "\n");
-    expect![[r#"
-        XLA:CPU is not installed, and it is needed to compile for the CPU; pip install xla_cpu_pjrt, or set FERROTUNE_XLA_CPU
-        libtpu is not installed, and it is needed to drive a TPU; pip install libtpu, or set TPU_LIBRARY_PATH
-        cuda:0 is no device of a plugin; those are tpu, xla:cpu and xla:FILE
-        /own.so is not a file; name cpu, or the library of a PJRT plugin
-        venv/lib/python3.12/site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so
-        own.so
-        own.so
-        usr/local/lib/python3.12/dist-packages/libtpu/libtpu.so
-        tpu:1 is no device of a plugin; those are tpu, xla:cpu and xla:FILE
-    "#]].assert_eq(&found.concat());
 }

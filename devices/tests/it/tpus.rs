@@ -17,15 +17,15 @@ fn a_machine_without_anything_has_a_cpu() {
         &Described::new(&[], &[]),
         None,
         expect![[r#"
-        Source                                                 Found                       Meaning
-        TPU_NAME, KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS, TPU_CONFIG  not set                     no TPU is named
-        /sys/bus/pci/devices                                   no device of vendor 0x1ae0  no TPU on the bus
-        /dev/accel*, /dev/vfio/*                               absent                      no TPU by its device nodes
-        libtpu                                                 not found                   needed to drive a TPU; pip install libtpu
-        /proc/driver/nvidia                                    absent                      no NVIDIA driver, so no CUDA device
-        CPU                                                    unknown model (1 core)      always there
-        cpu: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
-    "#]],
+            Source                                                 Found                       Meaning
+            TPU_NAME, KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS, TPU_CONFIG  not set                     no TPU is named
+            /sys/bus/pci/devices                                   no device of vendor 0x1ae0  no TPU on the bus
+            /dev/accel*, /dev/vfio/*                               absent                      no TPU by its device nodes
+            libtpu                                                 not found                   needed to drive a TPU; pip install libtpu
+            /proc/driver/nvidia                                    absent                      no NVIDIA driver, so no CUDA device
+            CPU                                                    unknown model (1 core)      always there
+            cpu: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; no CUDA: no NVIDIA driver; using the CPU (1 core)
+        "#]],
     );
 }
 
@@ -78,7 +78,7 @@ fn colab_cpu_with_an_empty_hint_has_no_tpu() {
             /proc/driver/nvidia                                    absent                                                    no NVIDIA driver, so no CUDA device
             CPU                                                    unknown model (1 core)                                    always there
             libtpu: /usr/local/lib/python3.12/dist-packages/libtpu/libtpu.so
-            cpu: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+            cpu: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; no CUDA: no NVIDIA driver; using the CPU (1 core)
         "#]],
     );
 }
@@ -128,7 +128,7 @@ fn gce_v4_8_has_four_chips_beside_googles_network_card() {
             libtpu                not found                          needed to drive a TPU; pip install libtpu
             /proc/driver/nvidia   absent                             no NVIDIA driver, so no CUDA device
             CPU                   unknown model (1 core)             always there
-            cpu: the TPU v4 (4 chips, by PCI) is not used: libtpu is not installed; pip install libtpu, or set TPU_LIBRARY_PATH; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+            cpu: the TPU v4 (4 chips, by PCI) is not used: libtpu is not installed; pip install libtpu, or set TPU_LIBRARY_PATH; no CUDA: no NVIDIA driver; using the CPU (1 core)
         "#]],
     );
 }
@@ -179,7 +179,7 @@ fn gce_v6e_8_has_eight_chips() {
             libtpu                not found                   needed to drive a TPU; pip install libtpu
             /proc/driver/nvidia   absent                      no NVIDIA driver, so no CUDA device
             CPU                   unknown model (1 core)      always there
-            cpu: the TPU v6e (8 chips, by PCI) is not used: libtpu is not installed; pip install libtpu, or set TPU_LIBRARY_PATH; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+            cpu: the TPU v6e (8 chips, by PCI) is not used: libtpu is not installed; pip install libtpu, or set TPU_LIBRARY_PATH; no CUDA: no NVIDIA driver; using the CPU (1 core)
         "#]],
     );
 }
@@ -200,7 +200,7 @@ fn gke_gives_a_pod_device_nodes_and_variables() {
             libtpu                                                 not found                   needed to drive a TPU; pip install libtpu
             /proc/driver/nvidia                                    absent                      no NVIDIA driver, so no CUDA device
             CPU                                                    unknown model (1 core)      always there
-            cpu: the TPU v6e (4 chips, by /dev/vfio/*) is not used: libtpu is not installed; pip install libtpu, or set TPU_LIBRARY_PATH; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+            cpu: the TPU v6e (4 chips, by /dev/vfio/*) is not used: libtpu is not installed; pip install libtpu, or set TPU_LIBRARY_PATH; no CUDA: no NVIDIA driver; using the CPU (1 core)
         "#]],
     );
 }
@@ -258,7 +258,7 @@ fn vfio_groups_alone_are_no_tpu() {
             libtpu                                                 not found                   needed to drive a TPU; pip install libtpu
             /proc/driver/nvidia                                    absent                      no NVIDIA driver, so no CUDA device
             CPU                                                    unknown model (1 core)      always there
-            cpu: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; no CUDA: no NVIDIA driver, and this build of candle has no CUDA; using the CPU (1 core)
+            cpu: no TPU: no PCI device of vendor 0x1ae0, no TPU_NAME; no CUDA: no NVIDIA driver; using the CPU (1 core)
         "#]],
     );
 }

@@ -3,7 +3,7 @@
 use super::{remove_old_preludes, with_progress};
 use crate::commands::kernelspec;
 use crate::folders;
-use crate::prelude::{Accelerator, Prelude, shipped};
+use crate::prelude::{Prelude, shipped};
 use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
@@ -12,9 +12,6 @@ use std::path::PathBuf;
 pub(crate) struct Install {
     #[command(flatten)]
     target: Target,
-    /// Build candle for NVIDIA's cards, too. Needs the CUDA toolkit.
-    #[arg(long)]
-    cuda: bool,
 }
 
 #[derive(Args)]
@@ -43,13 +40,12 @@ impl Target {
 }
 
 /// Installs the kernel.
-pub(crate) fn run(Install { target, cuda }: Install) -> Result<()> {
+pub(crate) fn run(Install { target }: Install) -> Result<()> {
     let toolchain = shipped::toolchain()?;
-    let accelerator = Accelerator::of_option(cuda);
-    let prelude = with_progress(|show| Prelude::ensure(&toolchain, accelerator, show))?;
+    let prelude = with_progress(|show| Prelude::ensure(&toolchain, show))?;
     // It may be an old one, and is used from now on.
     let _held = folders::holds::hold(prelude.folder())?;
-    let folder = kernelspec::install(&target.place(), &std::env::current_exe()?, accelerator)?;
+    let folder = kernelspec::install(&target.place(), &std::env::current_exe()?)?;
     remove_old_preludes();
     eprintln!("installed the kernel in {}; cells are linked with {}", folder.display(), prelude.folder().display());
     eprintln!("cells are compiled with the toolchain in {}: {}", toolchain.sysroot.display(), toolchain.rule.text());

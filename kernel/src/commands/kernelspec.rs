@@ -4,7 +4,6 @@
 mod found;
 
 use crate::folders;
-use crate::prelude::Accelerator;
 pub(crate) use found::installed;
 use std::fmt;
 use std::fs::{self, Permissions};
@@ -60,7 +59,7 @@ pub(crate) enum KernelspecError {
 }
 
 /// Writes the kernelspec that starts `program`, file by file over an older kernelspec, and returns its folder.
-pub(crate) fn install(target: &Target, program: &Path, accelerator: Accelerator) -> Result<PathBuf, KernelspecError> {
+pub(crate) fn install(target: &Target, program: &Path) -> Result<PathBuf, KernelspecError> {
     let program =
         std::path::absolute(program).map_err(|source| KernelspecError::Write { path: program.to_owned(), source })?;
     let Some(program) = program.to_str() else {
@@ -70,24 +69,19 @@ pub(crate) fn install(target: &Target, program: &Path, accelerator: Accelerator)
     if found::starts_another_program(&path) {
         return Err(KernelspecError::Foreign { path });
     }
-    write(&path, program, accelerator)?;
+    write(&path, program)?;
     Ok(path)
 }
 
 /// Writes the kernelspec of a package below `prefix`. The package works in any folder that has the program in `bin`.
 pub(crate) fn package(prefix: &Path) -> Result<(), KernelspecError> {
     let folder = prefix.join("share/jupyter/kernels").join(NAME);
-    write(&folder, &format!("{FOLDER}/../../../../bin/ferrotune"), Accelerator::None)
+    write(&folder, &format!("{FOLDER}/../../../../bin/ferrotune"))
 }
 
-fn write(path: &Path, program: &str, accelerator: Accelerator) -> Result<(), KernelspecError> {
-    let options: &[&str] = match accelerator {
-        Accelerator::None => &[],
-        Accelerator::Cuda => &["--cuda"],
-    };
-    let argv = [&[program, "kernel"], options, &["--connection-file", "{connection_file}"]].concat();
+fn write(path: &Path, program: &str) -> Result<(), KernelspecError> {
     let kernel = json!({
-        "argv": argv,
+        "argv": [program, "kernel", "--connection-file", "{connection_file}"],
         "display_name": DISPLAY_NAME,
         "language": "rust",
         "interrupt_mode": "message",
@@ -190,7 +184,7 @@ mod tests {
     fn installed_kernelspec_has_what_jupyter_reads() {
         let prefix = tempfile::tempdir().unwrap();
         let target = Target::Prefix(prefix.path().to_owned());
-        let path = install(&target, Path::new("/opt/ferrotune"), Accelerator::None).unwrap();
+        let path = install(&target, Path::new("/opt/ferrotune")).unwrap();
         assert_eq!(path, prefix.path().join("share/jupyter/kernels/ferrotune"));
         let kernel: Value = serde_json::from_slice(&fs::read(path.join("kernel.json")).unwrap()).unwrap();
         assert_eq!(
@@ -216,10 +210,10 @@ mod tests {
         let target = Target::Prefix(prefix.path().to_owned());
         let neighbour = prefix.path().join("share/jupyter/kernels/python3");
         fs::create_dir_all(&neighbour).unwrap();
-        install(&target, Path::new("/opt/old"), Accelerator::None).unwrap();
-        let path = install(&target, Path::new("/opt/new"), Accelerator::Cuda).unwrap();
+        install(&target, Path::new("/opt/old")).unwrap();
+        let path = install(&target, Path::new("/opt/new")).unwrap();
         let kernel: Value = serde_json::from_slice(&fs::read(path.join("kernel.json")).unwrap()).unwrap();
-        assert_eq!(kernel["argv"], json!(["/opt/new", "kernel", "--cuda", "--connection-file", "{connection_file}"]));
+        assert_eq!(kernel["argv"], json!(["/opt/new", "kernel", "--connection-file", "{connection_file}"]));
         assert_eq!(uninstall(&target).unwrap(), Removed { folder: path.clone(), staying: Vec::new() });
         assert!(!path.exists() && neighbour.exists());
         assert!(matches!(uninstall(&target), Err(KernelspecError::NotInstalled { .. })));
@@ -229,7 +223,7 @@ mod tests {
     fn uninstall_leaves_what_install_has_not_written() {
         let prefix = tempfile::tempdir().unwrap();
         let target = Target::Prefix(prefix.path().to_owned());
-        let path = install(&target, Path::new("/opt/ferrotune"), Accelerator::None).unwrap();
+        let path = install(&target, Path::new("/opt/ferrotune")).unwrap();
         let notes = path.join("notes.txt");
         fs::write(&notes, "of the user").unwrap();
         let removed = uninstall(&target).unwrap();
@@ -239,11 +233,10 @@ mod tests {
         assert!(matches!(uninstall(&target), Err(KernelspecError::Foreign { .. })));
         fs::write(path.join("kernel.json"), r#"{"argv": ["/opt/other", "-f", "{connection_file}"]}"#).unwrap();
         assert!(matches!(uninstall(&target), Err(KernelspecError::Foreign { .. })));
-        let again = install(&target, Path::new("/opt/ferrotune"), Accelerator::None);
+        let again = install(&target, Path::new("/opt/ferrotune"));
         assert!(matches!(again, Err(KernelspecError::Foreign { .. })));
         fs::remove_dir_all(&path).unwrap();
-        let elsewhere =
-            install(&Target::Prefix(prefix.path().join("x")), Path::new("/opt/ferrotune"), Accelerator::None);
+        let elsewhere = install(&Target::Prefix(prefix.path().join("x")), Path::new("/opt/ferrotune"));
         std::os::unix::fs::symlink(elsewhere.unwrap(), &path).unwrap();
         assert!(matches!(uninstall(&target), Err(KernelspecError::Foreign { .. })));
     }
@@ -258,7 +251,7 @@ mod tests {
     fn folder_that_cannot_be_written_is_named() {
         let prefix = tempfile::NamedTempFile::new().unwrap();
         let target = Target::Prefix(prefix.path().to_owned());
-        let error = install(&target, Path::new("/opt/ferrotune"), Accelerator::None).unwrap_err().to_string();
+        let error = install(&target, Path::new("/opt/ferrotune")).unwrap_err().to_string();
         assert!(error.contains("share/jupyter/kernels/ferrotune cannot be written"), "{error}");
     }
 }

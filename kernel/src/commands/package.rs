@@ -2,7 +2,7 @@
 //! command, and packs DIR.
 
 use crate::commands::kernelspec;
-use crate::prelude::{Accelerator, Prelude, shipped};
+use crate::prelude::{Prelude, shipped};
 use crate::toolchain::own;
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -19,7 +19,7 @@ pub(crate) fn write(folder: &Path, progress: &mut dyn FnMut(&str)) -> Result<()>
     if version != own::VERSION {
         bail!("a package has the prelude for Rust {}, and rustc is {version}; set FERROTUNE_TOOLCHAIN", own::VERSION);
     }
-    let prelude = Prelude::ensure(&toolchain, Accelerator::None, progress)?;
+    let prelude = Prelude::ensure(&toolchain, progress)?;
     let target = folder.join(shipped::PLACE);
     for part in ["library", "analysis"] {
         copy(&prelude.folder().join(part), &target.join(part))?;

@@ -41,7 +41,7 @@ pub(crate) struct Worker {
     /// End a trial that takes more memory, such as 4GiB; with `--on`, the memory of each worker.
     #[arg(long, value_name = "SIZE", value_parser = ferrotune_magics::bytes)]
     memory: Option<u64>,
-    /// The trials' device: cpu, cuda:0, …; without it that of the search.
+    /// The trials' device: cpu, cuda, …; without it that of the search.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
     /// Stop after this time, such as 90s, 10m, 2h or 1d.

@@ -101,8 +101,7 @@ fn kind(name: &str) -> Option<Kind> {
 
 /// The version of Ferrotune in the name of a prelude's folder; none for other names.
 pub(super) fn version_of_prelude(name: &str) -> Option<&str> {
-    let rest = name.strip_prefix("prelude-")?;
-    version_and_hash(rest.strip_prefix("cuda-").unwrap_or(rest))
+    version_and_hash(name.strip_prefix("prelude-")?)
 }
 
 /// The version in `VERSION-HASH`.
@@ -151,7 +150,6 @@ mod tests {
     fn names_of_ferrotunes_own_form_are_told_from_others() {
         let table = [
             ("prelude-0.1.0-82a036e79eb97e77", Some(Kind::Prelude)),
-            ("prelude-cuda-0.1.0-82a036e79eb97e77", Some(Kind::Prelude)),
             ("prelude-0.1.0-82a036e79eb97e77.target", Some(Kind::PreludeBuild)),
             ("prelude-0.1.0-82a036e79eb97e77.starting", Some(Kind::PreludeBuild)),
             ("prelude-0.1.0-82a036e79eb97e77.old", None),

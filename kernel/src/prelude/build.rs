@@ -1,7 +1,6 @@
 //! Builds the prelude: unpacks its sources, runs cargo, and keeps the files that cells are compiled against.
 
-use super::cuda::Toolkit;
-use super::{Accelerator, CRATES, Contents, SOURCES, analysis, with_ending};
+use super::{CRATES, Contents, SOURCES, analysis, with_ending};
 use crate::folders;
 use crate::toolchain::progress::{self, Progress};
 use crate::toolchain::{LINKER_CURE, Toolchain};
@@ -23,12 +22,7 @@ const TARGET_VARIABLE: &str = "FERROTUNE_PRELUDE_TARGET";
 const PACKAGE: &str = "ferrotune-prelude";
 
 /// Builds the prelude into `folder`, which appears whole or not at all.
-pub(super) fn build(
-    toolchain: &Toolchain,
-    accelerator: Accelerator,
-    folder: &Path,
-    progress: &mut dyn FnMut(&str),
-) -> Result<()> {
+pub(super) fn build(toolchain: &Toolchain, folder: &Path, progress: &mut dyn FnMut(&str)) -> Result<()> {
     let building = with_ending(folder, "building");
     folders::begin(&building)?;
     // The target folder is not in `building`, so that the next build after a failure does not compile everything again.
@@ -41,12 +35,8 @@ pub(super) fn build(
     };
     // Missing tools fail the build here rather than after minutes of compiling.
     toolchain.standard_library_sources()?;
-    let cuda = match accelerator {
-        Accelerator::None => None,
-        Accelerator::Cuda => Some(Toolkit::find()?),
-    };
     unpack(&source, &make_candle(toolchain, &candle, progress)?)?;
-    let artifacts = run_cargo(cargo(toolchain, cuda.as_ref(), &source, &target)?, progress)?;
+    let artifacts = run_cargo(cargo(toolchain, &source, &target), progress)?;
     let library = building.join("library");
     fs::create_dir_all(&library)?;
     let externs = keep_libraries(&artifacts, &target, &toolchain.host, &library)?;
@@ -129,7 +119,7 @@ fn without_tests(manifest: &str) -> Result<String> {
 }
 
 /// The call of cargo that builds the prelude.
-fn cargo(toolchain: &Toolchain, cuda: Option<&Toolkit>, source: &Path, target: &Path) -> Result<Command> {
+fn cargo(toolchain: &Toolchain, source: &Path, target: &Path) -> Command {
     let mut command = toolchain.cargo();
     command
         .args(["build", "--release", "--package", PACKAGE, "--message-format=json-render-diagnostics"])
@@ -140,11 +130,7 @@ fn cargo(toolchain: &Toolchain, cuda: Option<&Toolkit>, source: &Path, target: &
         // to it: a process that loads the prelude has loaded the standard library before.
         .env("CARGO_ENCODED_RUSTFLAGS", "-Cprefer-dynamic")
         .envs(progress::ENVIRONMENT);
-    if let Some(toolkit) = cuda {
-        command.args(["--features", "cuda"]);
-        toolkit.lend(&mut command)?;
-    }
-    Ok(command)
+    command
 }
 
 /// A target that cargo has compiled.

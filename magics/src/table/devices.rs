@@ -16,12 +16,15 @@ const TRIAL: MagicOption =
 const TPU: MagicOption =
     MagicOption::new("--tpu", "NAME|local", "the TPU to use; local means one attached to this machine")
         .taking(Values::Words(&["local"]));
-const REQUIRE: MagicOption = MagicOption::flag("--require", "fail rather than fall back to CUDA or the CPU");
+const REQUIRE: MagicOption = MagicOption::flag("--require", "fail rather than fall back to a card or the CPU");
 const SELF_TEST: MagicOption =
     MagicOption::flag("--selftest", "compute on the device and compare with plain arithmetic");
-const PLUGIN: MagicOption =
-    MagicOption::new("--plugin", "cpu|FILE", "a PJRT plugin: XLA's own for the CPU, or the library of another one")
-        .taking(Values::Path);
+const PLUGIN: MagicOption = MagicOption::new(
+    "--plugin",
+    "cuda|rocm|oneapi|cpu|FILE",
+    "the plugin of a card, XLA's own for the CPU, or another's library",
+)
+.taking(Values::Path);
 const REPORT: MagicOption = MagicOption::flag("--report", "show what was compiled, and what crossed to the host");
 
 pub(super) const DEVICE: Magic = Magic {
@@ -42,7 +45,7 @@ pub(super) const DEVICE: Magic = Magic {
 pub(super) const DEVICES: Magic = Magic {
     forms: &["%devices"],
     usage: "%devices",
-    summary: "list the CPU, the CUDA devices and the TPU of this machine",
+    summary: "list the CPU, the cards and the TPU of this machine",
     help: "With cores, vector units and memory, as far as this process may use them. No device is opened.\n\
            \n\
            Example\n  %devices",
@@ -80,12 +83,14 @@ pub(super) const TPU_CHECK: Magic = Magic {
 pub(super) const TPU_CONNECT: Magic = Magic {
     forms: &["%tpu_connect"],
     usage: "%tpu_connect {options}",
-    summary: "pick a TPU, else CUDA, else the CPU, and say why",
+    summary: "pick a TPU, else a card, else the CPU, and say why",
     help: "Shows what was found on this machine and what it means, then connects the best device that can be\n\
-           driven. With --plugin, it connects the first device of a PJRT plugin instead: cpu stands for XLA's\n\
-           compiler for the CPU (pip install xla_cpu_pjrt). A TPU or plugin is first opened in a process of its own,\n\
-           so that one that hangs or crashes costs nothing. With --selftest, that process also computes on it, and\n\
-           the result is what to paste into a bug report.\n\
+           driven: a TPU, else a card (a GPU) whose PJRT plugin is installed beside the notebook's Python, else the\n\
+           CPU. It says what is missing. With --plugin, it connects a plugin's device instead: cuda or cuda:1 is an\n\
+           NVIDIA card, rocm AMD's, oneapi Intel's, and cpu stands for XLA's compiler for the CPU (pip install\n\
+           xla_cpu_pjrt). A plugin is first opened in a process of its own, so that one that hangs or crashes costs\n\
+           nothing. With --selftest, that process also computes on it, and the result is what to paste into a bug\n\
+           report.\n\
            \n\
            ferrotune::device::current()? is the connected device, and tensors made on it compute there. A function\n\
            of tensors becomes one program with ferrotune::compile:\n\
@@ -93,7 +98,7 @@ pub(super) const TPU_CONNECT: Magic = Magic {
              let mut step = ferrotune::compile(|args: &[Tensor]| Ok(vec![args[0].sqr()?]));\n  \
              let squares = step.run(&[x])?;\n\
            \n\
-           Example\n  %tpu_connect --plugin cpu",
+           Example\n  %tpu_connect --plugin cuda",
     arguments: &[],
     options: &[TPU, REQUIRE, PLUGIN, SELF_TEST],
     runs_line: false,

@@ -127,14 +127,14 @@ fn arguments_that_a_magic_has_no_place_for_are_refused() {
             1: unexpected argument 2; usage: %trials [ID] [--sort COLUMN] [--where CONDITION] [--columns NAMES] [--limit N] [--project NAME] [--directory FOLDER]
             1: unexpected argument x; usage: %time STATEMENT, or %%time on the first line of a cell
             1: unexpected argument x; usage: %time STATEMENT, or %%time on the first line of a cell
-            1: unknown option --requires; did you mean --require? usage: %tpu_connect [--tpu NAME|local] [--require] [--plugin cpu|FILE] [--selftest]
+            1: unknown option --requires; did you mean --require? usage: %tpu_connect [--tpu NAME|local] [--require] [--plugin cuda|rocm|oneapi|cpu|FILE] [--selftest]
             1: unknown option -v; usage: %device [--report]
             1: unexpected argument all; usage: %devices
             1: %tpu_check needs STEP|FILE to compile; usage: %tpu_check --tpu TYPE [--project NAME] [--trial ID] [--directory FOLDER] [STEP|FILE]
             1: %tpu_check needs --tpu TYPE; usage: %tpu_check --tpu TYPE [--project NAME] [--trial ID] [--directory FOLDER] [STEP|FILE]
             1: --trial 3: says more of a study; name that with --project; usage: %tpu_check --tpu TYPE [--project NAME] [--trial ID] [--directory FOLDER] [STEP|FILE]
             1: STEP|FILE step: cannot be used with --project; usage: %tpu_check --tpu TYPE [--project NAME] [--trial ID] [--directory FOLDER] [STEP|FILE]
-            1: --plugin libtpu.so: cannot be used with --tpu; usage: %tpu_connect [--tpu NAME|local] [--require] [--plugin cpu|FILE] [--selftest]"#]],
+            1: --plugin libtpu.so: cannot be used with --tpu; usage: %tpu_connect [--tpu NAME|local] [--require] [--plugin cuda|rocm|oneapi|cpu|FILE] [--selftest]"#]],
     );
 }
 

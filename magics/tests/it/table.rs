@@ -27,7 +27,7 @@ fn lsmagic_lists_every_form() {
           %checkpoints  list the states that %undo and %restore can bring back
           %dep          add a crate in the newest version that this toolchain can build
           %device       show the device in use
-          %devices      list the CPU, the CUDA devices and the TPU of this machine
+          %devices      list the CPU, the cards and the TPU of this machine
           %doc          show the documentation of a name
           %env          list, show or set environment variables of cells, trials and cargo
           %export       write a study to a file that other programs read
@@ -49,7 +49,7 @@ fn lsmagic_lists_every_form() {
           %time         run a statement or a cell and say how long it took
           %timeit       run a statement or a cell many times and say how long one run takes
           %tpu_check    compile a program for a TPU that need not be there, and say whether it fits
-          %tpu_connect  pick a TPU, else CUDA, else the CPU, and say why
+          %tpu_connect  pick a TPU, else a card, else the CPU, and say why
           %trials       list the trials of a study, or show one
           %tune         search for the parameters with which a closure does best
           %undo         go back to the state before the last cells

@@ -84,7 +84,7 @@ pub struct TrialRecord {
 /// The device of a trial, as reported by the trial's worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceUse {
-    /// The name by which the device was opened: `tpu`, `xla:cpu`, `cuda:0`, …
+    /// The name by which the device was opened: `tpu`, `cuda`, `xla:cpu`, …
     pub name: String,
     /// The plugin's name for the kind of device, such as `TPU v5 lite`.
     pub kind: Option<String>,

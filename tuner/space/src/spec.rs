@@ -69,7 +69,7 @@ pub struct StudySpec {
     pub keeps_trials: bool,
     /// File (often under `/proc/PID/fd`) with the captured variables in safetensors layout, if any were captured.
     pub shared: Option<PathBuf>,
-    /// Device for the trials: `cpu`, `cuda:0`, …
+    /// Device for the trials: `cpu`, `cuda`, …
     pub device: String,
     /// The address of the study's database; none means a journal in the study's folder. Applies to one call; the journal does not keep
     /// the address, because it may contain a password.

@@ -198,7 +198,7 @@ pub struct Assignment {
     pub trial: u64,
     /// The trial's own folder (absolute), for checkpoints.
     pub folder: PathBuf,
-    /// The device that was connected when the search began: `cpu`, `cuda:0`, …
+    /// The device that was connected when the search began: `cpu`, `cuda`, …
     pub device: String,
     /// File name of the checkpoint from which to resume, if there is one.
     pub checkpoint: Option<String>,

@@ -34,7 +34,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Reads the present state of the machine and of the device with this name (`cpu`, `cuda:0`, …). The device's driver
+    /// Reads the present state of the machine and of the device with this name (`cpu`, `cuda`, …). The device's driver
     /// may take a second to answer.
     ///
     /// # Errors

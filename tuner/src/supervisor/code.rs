@@ -60,7 +60,7 @@ impl Code {
             linked.push(library);
             hashes.push(hashed);
         }
-        // A plugin of the user's environment (`tpu`, `xla:cpu`) is not the study's choice; a plugin file that the study
+        // A plugin of the user's environment (`tpu`, `cuda`, `xla:cpu`) is not the study's choice; a plugin file that the study
         // names is.
         let file = spec.device.strip_prefix("xla:").filter(|plugin| *plugin != "cpu").map(Path::new);
         let read =

@@ -221,7 +221,7 @@ impl StudyBuilder {
         self.for_processes("heartbeat")
     }
 
-    /// The device of the trials: `cpu`, `cuda:0`, …
+    /// The device of the trials: `cpu`, `cuda`, …
     pub fn device(mut self, device: impl Into<String>) -> Self {
         self.spec.device = device.into();
         self

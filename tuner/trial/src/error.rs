@@ -142,7 +142,9 @@ pub enum TrialError {
         what: String,
     },
     /// No device has this name.
-    #[error("there is no device `{device}`; devices are cpu, cuda:0, cuda:1 and so on, tpu, xla:cpu and xla:FILE")]
+    #[error(
+        "there is no device `{device}`; devices are cpu, tpu, cuda, cuda:1 and so on, rocm, oneapi, xla:cpu and xla:FILE"
+    )]
     Device {
         /// The unknown name.
         device: String,
@@ -157,11 +159,5 @@ pub enum TrialError {
         device: String,
         /// The number of cores that was asked for.
         cores: usize,
-    },
-    /// This build of candle has no CUDA.
-    #[error("{device} cannot be used, because this build of candle has no CUDA; run `ferrotune install --cuda`")]
-    NoCuda {
-        /// The device's name.
-        device: String,
     },
 }

@@ -3,7 +3,7 @@
 
 use crate::error::TrialError;
 use candle_core::{Device, Tensor};
-use ferrotune_devices::{Cluster, Shortage};
+use ferrotune_devices::{Cluster, DeviceName, Shortage};
 use ferrotune_state::BoxError;
 use std::path::Path;
 
@@ -11,11 +11,11 @@ fn missing<T>(what: String) -> Result<T, BoxError> {
     Err(TrialError::NoPlugins { what }.into())
 }
 
-pub(crate) fn open(name: &str, _cores: usize, _cluster: Option<&Cluster>) -> Result<Device, BoxError> {
+pub(crate) fn open(name: &DeviceName, _cores: usize, _cluster: Option<&Cluster>) -> Result<Device, BoxError> {
     missing(format!("the device `{name}`"))
 }
 
-pub(crate) fn count_cores(device: &str) -> Result<usize, BoxError> {
+pub(crate) fn count_cores(device: &DeviceName) -> Result<usize, BoxError> {
     missing(format!("the device `{device}`"))
 }
 

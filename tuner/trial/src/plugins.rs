@@ -8,7 +8,7 @@ use crate::place::{innermost_in_notebook, place_in_backtrace};
 use candle_core::random::{Draws, with_draws};
 use candle_core::{Device, anomaly};
 use ferrotune_devices::pjrt::{Client, Plugin};
-use ferrotune_devices::{Cluster, Machine, find_plugin, fork, open_jointly};
+use ferrotune_devices::{Cluster, DeviceName, Machine, fork, open_jointly};
 use ferrotune_space::wire::{BUDGET_VARIABLE, PluginCopy};
 use ferrotune_state::{BoxError, given_seed};
 use ferrotune_xla::{Options, identity};
@@ -25,8 +25,8 @@ static OPEN: Mutex<BTreeMap<PathBuf, Opened>> = Mutex::new(BTreeMap::new());
 /// An open plugin. A plugin opens its devices once in a process; candle may have several devices on them.
 struct Opened {
     client: Client,
-    /// Devices by the number of this process' cores in each, and by their reach.
-    devices: BTreeMap<(usize, Reach), Device>,
+    /// Devices by the number of their first core, the number of this process' cores in each, and their reach.
+    devices: BTreeMap<(usize, usize, Reach), Device>,
 }
 
 /// The processes whose cores a device is made of.
@@ -41,9 +41,10 @@ pub fn is_open(plugin: &Path) -> bool {
     open_plugins().contains_key(&real(plugin))
 }
 
-/// The number of cores that a plugin has for this process, by the name of its device. Opens the plugin.
-pub(crate) fn count_cores(device: &str) -> Result<usize, BoxError> {
-    Ok(opened(&mut open_plugins(), library_of(device)?, None)?.client.devices()?.len())
+/// The number of cores that a plugin has for this process, from the named device on. Opens the plugin.
+pub(crate) fn count_cores(device: &DeviceName) -> Result<usize, BoxError> {
+    let cores = opened(&mut open_plugins(), library_of(device)?, None)?.client.devices()?.len();
+    Ok(cores.saturating_sub(device.number()))
 }
 
 fn open_plugins() -> MutexGuard<'static, BTreeMap<PathBuf, Opened>> {
@@ -87,28 +88,29 @@ pub(crate) fn line_of_error(message: &str) -> Option<String> {
 
 /// The kind, version and memory in use of an open plugin's device, as far as the plugin reports them; `None` for any other device.
 pub(crate) fn facts_of(device: &str) -> Option<(Option<String>, Option<String>, Option<u64>)> {
-    let plugin = library_of(device).ok()?;
+    let device = DeviceName::parse(device)?;
+    let plugin = library_of(&device).ok()?;
     let open = open_plugins();
     let client = &open.get(&plugin)?.client;
     // A plugin may report only some of these facts, and a trial needs none of them.
     let version = client.version().ok().and_then(|version| version.lines().next().map(str::to_owned));
-    let first = client.devices().ok().and_then(|devices| devices.into_iter().next());
-    let kind = first.as_ref().and_then(|device| Some(device.description().ok()?.kind));
-    let used_bytes = first.and_then(|device| Some(device.memory().ok()?.used_bytes));
+    let own = client.devices().ok().and_then(|devices| devices.into_iter().nth(device.number()));
+    let kind = own.as_ref().and_then(|device| Some(device.description().ok()?.kind));
+    let used_bytes = own.and_then(|device| Some(device.memory().ok()?.used_bytes));
     Some((kind, version, used_bytes))
 }
 
 /// The path of the plugin's library for the name of a device. In a trial on the device it is the library whose hash the search has.
-fn library_of(device: &str) -> Result<PathBuf, BoxError> {
-    match PluginCopy::given(device)? {
+fn library_of(device: &DeviceName) -> Result<PathBuf, BoxError> {
+    match PluginCopy::given(&device.to_string())? {
         Some(copy) => Ok(copy.path.into()),
-        None => Ok(find_plugin(&Machine::this(), device).map(|plugin| real(&plugin))?),
+        None => Ok(device.find_plugin(&Machine::this()).map(|plugin| real(&plugin))?),
     }
 }
 
 /// The identity of a device's library, which differs between two builds of it.
-fn identity_of(device: &str, library: &Path) -> Result<String, BoxError> {
-    let copy = PluginCopy::given(device)?;
+fn identity_of(device: &DeviceName, library: &Path) -> Result<String, BoxError> {
+    let copy = PluginCopy::given(&device.to_string())?;
     Ok(copy.map_or_else(|| identity(library), |copy| format!("{device} {}", copy.hash)))
 }
 
@@ -117,16 +119,17 @@ fn real(plugin: &Path) -> PathBuf {
     plugin.canonicalize().unwrap_or_else(|_| plugin.to_owned())
 }
 
-/// A device of the first `cores` cores of this plugin, with those of the other processes of a cluster. Opens the device if needed.
-pub(crate) fn open(name: &str, cores: usize, cluster: Option<&Cluster>) -> Result<Device, BoxError> {
-    let plugin = library_of(name)?;
-    let identity = identity_of(name, &plugin)?;
+/// A device of `cores` cores of a plugin, from the named one on, with those of the other processes of a cluster. Opens the device if needed.
+pub(crate) fn open(device: &DeviceName, cores: usize, cluster: Option<&Cluster>) -> Result<Device, BoxError> {
+    let name = device.to_string();
+    let plugin = library_of(device)?;
+    let identity = identity_of(device, &plugin)?;
     let mut plugins = open_plugins();
     let open = opened(&mut plugins, plugin, cluster)?;
     if cluster.is_some_and(|cluster| open.client.store().is_none_or(|store| store.cluster() != cluster)) {
-        return Err(TrialError::OpenAlone { device: name.to_owned(), cores }.into());
+        return Err(TrialError::OpenAlone { device: name, cores }.into());
     }
-    let key = (cores, cluster.map_or(Reach::ThisProcess, |_| Reach::AllProcesses));
+    let key = (device.number(), cores, cluster.map_or(Reach::ThisProcess, |_| Reach::AllProcesses));
     if let Some(device) = open.devices.get(&key) {
         return Ok(device.clone());
     }
@@ -137,8 +140,8 @@ pub(crate) fn open(name: &str, cores: usize, cluster: Option<&Cluster>) -> Resul
     let budget = budget.filter(|_| name == "xla:cpu").map(|bytes| bytes / cores.max(1) as u64);
     let all = cores * cluster.map_or(1, |cluster| cluster.workers().len());
     let mesh: &[(&str, usize)] = if all == 1 { &[] } else { &[("data", all)] };
-    let (cache, name) = (cache.as_deref(), Some(name));
-    let options = Options { cache, mesh, memory_bytes: budget, name, ..Options::default() };
+    let (cache, name, first) = (cache.as_deref(), Some(&*name), device.number());
+    let options = Options { cache, mesh, memory_bytes: budget, name, first, ..Options::default() };
     let device = match cluster {
         Some(_) => ferrotune_xla::device_across(open.client.clone(), &identity, options)?,
         None => ferrotune_xla::device_on(open.client.clone(), &identity, options)?,

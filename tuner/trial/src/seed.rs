@@ -1,6 +1,5 @@
 //! The seed of a process. It decides first weights, dropout and all other random numbers of devices, and shuffles.
 
-use crate::device;
 use crate::plugins;
 use ferrotune_devices::count_scopes_anew;
 use ferrotune_state::{BoxError, seed};
@@ -39,7 +38,7 @@ pub(crate) fn draw_from(seed: u64) -> Result<(), BoxError> {
     plugins::seed_cpu(seed)?;
     if !seed::is_of_thread() {
         count_scopes_anew();
-        device::seed_open(seed)?;
+        plugins::seed_open(seed)?;
     }
     Ok(())
 }

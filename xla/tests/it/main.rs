@@ -7,6 +7,7 @@ mod elementwise;
 mod gradient;
 mod indexes;
 mod layers;
+mod names;
 mod pipeline;
 mod plugin;
 mod random;

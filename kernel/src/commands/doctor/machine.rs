@@ -1,7 +1,7 @@
 //! Rows about the machine: system, memory, cgroups, and accelerators as far as they are known without starting one.
 
 use super::Row;
-use ferrotune_devices::{Machine, detect};
+use ferrotune_devices::{Cards, Machine, detect};
 use ferrotune_machine::cgroup::{self, Version};
 use ferrotune_machine::format;
 use ferrotune_machine::{child, file, memory};
@@ -60,13 +60,23 @@ fn unknown(error: std::io::Error) -> String {
     format!("unknown ({error})")
 }
 
+/// The cards of one maker, with their plugin, or with the cure if it is missing.
+fn cards_row(cards: &Cards) -> Row {
+    let plugin = cards.plugin.as_ref().map(|plugin| format!(", driven by {}", plugin.display()));
+    let row = Row::new(&cards.device, format!("{cards}{}", plugin.unwrap_or_default()));
+    match &cards.obstacle {
+        Some(obstacle) => row.with_cure(obstacle.clone()),
+        None => row,
+    }
+}
+
 fn accelerators() -> Vec<Row> {
     let report = detect(&Machine::this(), None);
     let mut rows = vec![Row::new("cpu", format!("{}, {} cores", report.cpu.model, report.cpu.cores))];
-    rows.extend(report.cuda.iter().map(|device| Row::new(&format!("cuda:{}", device.index), device.name.as_str())));
     if report.cuda.is_empty() {
         rows.push(Row::new("cuda", format!("none: {}", report.no_cuda)));
     }
+    rows.extend(report.cards.iter().map(cards_row));
     let tpu = report.tpu.as_ref().map_or_else(|| format!("none: {}", report.no_tpu), ToString::to_string);
     let row = Row::new("tpu", tpu);
     let suspects = report.tpu_suspects.join("; ");

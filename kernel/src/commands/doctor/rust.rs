@@ -4,7 +4,7 @@ use super::Row;
 use crate::chain;
 use crate::environment;
 use crate::folders;
-use crate::prelude::{Accelerator, Prelude, shipped};
+use crate::prelude::{Prelude, shipped};
 use crate::toolchain::{self, Toolchain, own};
 
 pub(super) fn rows() -> Vec<Row> {
@@ -46,7 +46,7 @@ fn toolchain_row(toolchain: &anyhow::Result<Option<Toolchain>>) -> Row {
 }
 
 fn prelude_row(toolchain: &Toolchain) -> Row {
-    let place = Prelude::place(toolchain, Accelerator::None);
+    let place = Prelude::place(toolchain);
     let found = place.and_then(|place| Ok((Prelude::open(&place)?, place)));
     match found {
         Ok((Some(prelude), _)) => {

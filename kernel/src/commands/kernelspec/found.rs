@@ -51,7 +51,6 @@ pub(super) fn is_written_by_install(folder: &Path) -> bool {
     let is_folder = fs::symlink_metadata(folder).is_ok_and(|metadata| metadata.is_dir());
     let words = command(folder).unwrap_or_default();
     let Some((program, words)) = words.split_first() else { return false };
-    let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| *word != "--cuda").collect();
     is_folder && Path::new(program).is_absolute() && words == ["kernel", "--connection-file", "{connection_file}"]
 }
 

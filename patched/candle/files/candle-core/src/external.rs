@@ -11,8 +11,9 @@ mod storage;
 
 use crate::op::ReduceOp;
 use crate::scalar::Scalar;
-use crate::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Device, Layout, Result, Shape};
+use crate::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, DType, Device, DeviceLocation, Layout, Result, Shape};
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -90,7 +91,7 @@ pub struct Input<'a> {
     pub layout: &'a Layout,
 }
 
-/// A device that is not candle's own. Every error reaches the user as it is.
+/// A device that is not candle's own. Its `Debug` writes the device's name. Every error reaches the user as it is.
 pub trait Backend: Any + Debug + Send + Sync {
     /// The result of a kernel, which has this shape and type. The inputs are as [`Op`] tells.
     fn apply(&self, op: Op, inputs: &[Input<'_>], shape: &Shape, dtype: DType) -> Result<Value>;
@@ -134,7 +135,7 @@ impl Slot {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct MetalDevice {
     ordinal: usize,
     backend: Arc<dyn Backend>,
@@ -159,9 +160,50 @@ impl From<String> for MetalError {
     }
 }
 
+/// The names of the devices that the program has made, by their ordinals, for messages that only know a device's location.
+static NAMES: Mutex<BTreeMap<usize, String>> = Mutex::new(BTreeMap::new());
+
+fn names() -> MutexGuard<'static, BTreeMap<usize, String>> {
+    // A name is inserted whole or not at all.
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Debug for Device {
+    /// Writes `Cpu`, or the name that the program has given to its device.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("Cpu"),
+            Self::Cuda(device) => f.debug_tuple("Cuda").field(device).finish(),
+            Self::Metal(device) => device.fmt(f),
+        }
+    }
+}
+
+impl Debug for MetalDevice {
+    /// Writes the name that the program has given to the device.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.backend.fmt(f)
+    }
+}
+
+impl Debug for DeviceLocation {
+    /// Writes the same as the `Debug` of the device.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("Cpu"),
+            Self::Cuda { gpu_id } => f.debug_struct("Cuda").field("gpu_id", gpu_id).finish(),
+            Self::Metal { gpu_id } => match names().get(gpu_id) {
+                Some(name) => f.write_str(name),
+                None => write!(f, "external:{gpu_id}"),
+            },
+        }
+    }
+}
+
 impl Device {
     /// A device of this backend. Two devices are the same if their backend is.
     pub fn external(backend: Arc<dyn Backend>, ordinal: usize) -> Self {
+        names().insert(ordinal, format!("{backend:?}"));
         Self::Metal(MetalDevice { ordinal, backend })
     }
 
