@@ -134,6 +134,23 @@ def test_whos_reads_no_variable_that_another_borrows_for_itself_alone(start):
     assert kernel.ok("a").result == "[2, 2]"
 
 
+def test_type_of_an_owner_that_is_defined_anew_ends_its_borrowers(start):
+    kernel = start()
+    kernel.ok("struct P(u8);\nlet p = P(1);")
+    kernel.ok("let r = &p.0;")
+    kernel.ok("struct P(u16);")
+    assert "cannot find value `p`" in kernel.fails("p.0 + *r as u16").error
+    assert "cannot find value `r`" in kernel.fails("*r").error
+    assert kernel.ok("let p = P(2); p.0").result == "2"
+
+
+def test_failing_cell_leaves_what_it_shadows_beside_borrows(start):
+    kernel = start()
+    kernel.ok("let a = vec![1, 2]; let n = 7; let mut list = vec![&a[0]];")
+    kernel.fails('let n = 8; let first = &a[1]; list.push(first); Err("no")?;')
+    assert kernel.ok("(n, list)").result == "(7, [1, 2])"
+
+
 def test_type_of_a_borrower_that_is_defined_anew_ends_it(start):
     kernel = start()
     kernel.ok(PARSER)

@@ -32,7 +32,8 @@ const COPIED: [&str; 17] = [
 pub(super) const BEFORE_STATEMENTS: [&str; 2] =
     ["let _ = (|| -> ::std::result::Result<(), EvcxrUserCodeError> {", ".block_on(async {"];
 
-const PUT: &str = "evcxr_variable_store.put_variable::<";
+/// The beginning of the lines that store variables.
+const STORE: &str = "evcxr_variable_store.";
 
 /// A variable of the notebook that the cell shadows without having moved it before.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,8 +45,8 @@ pub(super) struct Shadowed<'a> {
 /// The variables that the cell of a generated source shadows.
 pub(super) fn of<'a>(lines: &[&'a str]) -> Vec<Shadowed<'a>> {
     let Some(start) = lines.iter().rposition(|line| BEFORE_STATEMENTS.contains(line)) else { return Vec::new() };
-    let stored = lines[start..].iter().position(|line| line.starts_with(PUT)).map_or(lines.len(), |at| start + at);
-    let end = stored + lines[stored..].iter().position(|line| !line.starts_with(PUT)).unwrap_or_default();
+    let stored = lines[start..].iter().position(|line| line.starts_with(STORE)).map_or(lines.len(), |at| start + at);
+    let end = stored + lines[stored..].iter().position(|line| !line.starts_with(STORE)).unwrap_or_default();
     let Ok(statements) = Block::parse_within.parse_str(&lines[start + 1..stored].join("\n")) else { return Vec::new() };
     let loaded = lines[..start].iter().filter_map(|line| loaded(line));
     let is_stored = |name: &str| lines[stored..end].iter().any(|line| line.contains(&format!("stringify!({name})")));

@@ -103,8 +103,8 @@ impl Loans {
     }
 
     /// The user's code with all uses of lent variables written as uses of what a reference points to. `settled` is the line that
-    /// makes a new variable a reference. None if a name means several variables.
-    pub(crate) fn apply(&self, code: CodeBlock, settled: impl Fn(&str) -> String) -> Option<CodeBlock> {
+    /// makes a new variable a reference. None if there is no such line, or if a name means several variables.
+    pub(crate) fn apply(&self, code: CodeBlock, settled: impl Fn(&str) -> Option<String>) -> Option<CodeBlock> {
         if self.lent.is_empty() && self.nameless.is_empty() {
             return Some(code);
         }
@@ -133,7 +133,7 @@ impl Loans {
                 if !is_let {
                     return None;
                 }
-                out = out.generated(settled(name));
+                out = out.generated(settled(name)?);
                 known.insert(name);
             }
         }

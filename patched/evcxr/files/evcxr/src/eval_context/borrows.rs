@@ -31,7 +31,7 @@ impl ContextState {
 
     /// Whether a variable of the store is lent to the code.
     pub(super) fn is_lent_from_store(&self, name: &str) -> bool {
-        self.loans.lent.contains_key(name) && !self.is_new(name)
+        self.loans.lent.contains_key(name) && !self.is_new(name) && self.stored_variable_states.contains_key(name)
     }
 
     /// Whether the code needs the lifetime of what it borrows.
@@ -50,7 +50,7 @@ impl ContextState {
         }
         owners.retain(|owner, _| self.loans.names.contains(owner));
         for (owner, access) in owners {
-            if access == Access::Shared && !self.is_new(&owner) {
+            if access == Access::Shared && !self.is_new(&owner) && self.stored_variable_states.contains_key(&owner) {
                 self.loans.lent.insert(owner, Loan::Shared);
             } else {
                 self.end_borrowers(&owner);
@@ -78,7 +78,7 @@ impl ContextState {
     /// The user's code, in which uses of lent variables are uses of what references point to. None if that cannot be written.
     pub(super) fn with_loans(&self, user_code: CodeBlock) -> Option<CodeBlock> {
         self.loans.apply(user_code, |name| {
-            let (state, loan) = (&self.variable_states[name], self.loans.lent[name]);
+            let (state, loan) = (self.variable_states.get(name)?, self.loans.lent.get(name)?);
             let type_name = with_lifetime(&state.type_name, "'static");
             let (method, value) = if type_name == with_lifetime(&type_name, LIFETIME) {
                 ("settle", name.to_owned())
@@ -86,7 +86,7 @@ impl ContextState {
                 ("settle_borrower", converted(name, &type_name, LIFETIME, "'static"))
             };
             let address = format!("evcxr_variable_store.{method}::<{type_name}>(::std::stringify!({name}), {value})");
-            loan.reference(name, &type_name, &address)
+            Some(loan.reference(name, &type_name, &address))
         })
     }
 
