@@ -117,7 +117,7 @@ def is_panic(outcome, kernel):
 
 
 def runs_in_rustdoc(examples, folder):
-    """The names of the examples that pass as tests of rustdoc, which gets those of one file together."""
+    """The names of the examples that pass as tests of rustdoc, which gets those of one file together. All have the edition of cells."""
     files, passed = {}, set()
     for example in examples:
         files.setdefault(example.place.rpartition(":")[0], []).append(example)
@@ -126,7 +126,8 @@ def runs_in_rustdoc(examples, folder):
         with path.open("w", encoding="utf-8") as page:
             for example in found:
                 names[line] = example.name
-                block = f"~~~~~~{example.info or 'rust'}\n{example.text}\n~~~~~~\n\n"
+                info = re.sub(r"edition20\d\d", "edition2024", example.info)
+                block = f"~~~~~~{info or 'rust'}\n{example.text}\n~~~~~~\n\n"
                 page.write(block)
                 line += block.count("\n")
         command = ["rustdoc", "--test", "--edition", "2024", path, "--test-run-directory", folder]
@@ -218,7 +219,7 @@ Written by `{command}` on {datetime.date.today()}: {machine()}.
 The documentation of `core`, `alloc` and `std`, as `rust-src` has it, has {len(library.examples):,} examples that are programs for the stable compiler.
 Left out are {library.unstable:,} with unstable features, {library.not_run:,} that rustdoc does not run (`no_run`, `compile_fail`, `ignore`), {library.other:,} in other
 languages, {library.generated:,} with text that a macro makes, and {library.repeated:,} that repeat another one of their file.
-Of {len(chosen):,} examples rustdoc runs {len(passed):,} here, with edition 2024; others are for other platforms.
+Of {len(chosen):,} examples rustdoc runs {len(passed):,} here, with edition 2024; others are for other platforms or older editions.
 
 Each example runs in a notebook without variables: as one cell, and with each statement in a cell of its own, up to its first error. Lines that
 documentation hides are in the cells, and after an example with a function `main` comes `main();`, or `main()?;` if it returns a `Result`. An

@@ -29,6 +29,17 @@ KEPT = {
         "7",
         "`later` is kept as `Box<dyn Iterator<Item = i32>>`\n",
     ),
+    "a vector of functions": (
+        ["fn square(x: i32) -> i32 { x * x }\nlet all = vec![square];", "all[0](4)"],
+        "16",
+        "`all` is kept as `Vec<fn(i32) -> i32>`\n",
+    ),
+    "a value that a closure makes once": (
+        ["let lazy = std::sync::LazyLock::new(|| 92);", "*lazy + 1"],
+        "93",
+        "`lazy` is kept as `std::sync::LazyLock<i32, fn() -> i32>`\n",
+    ),
+    "an array of closures": (["let both = [|x: i32| x + 1, |x: i32| x - 1];", "both[1](4)"], "3", None),
     "what a function returns as `impl Fn`": (
         ["fn adder(n: i32) -> impl Fn(i32) -> i32 { move |x| x + n }", "let plus = adder(5);", "plus(1)"],
         "6",

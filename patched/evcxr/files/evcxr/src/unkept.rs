@@ -30,6 +30,8 @@ pub(crate) enum Form {
     Pointer,
     Boxed,
     Pinned,
+    /// The value has this type if its `let` says so.
+    Typed,
 }
 
 /// A variable that is kept in another form.
@@ -43,7 +45,7 @@ impl Form {
     /// The expression that gives a variable this form.
     pub(crate) fn of(self, variable: &str) -> String {
         match self {
-            Form::Own | Form::Pointer => variable.to_owned(),
+            Form::Own | Form::Pointer | Form::Typed => variable.to_owned(),
             Form::Boxed => format!("::std::boxed::Box::new({variable})"),
             Form::Pinned => format!("::std::boxed::Box::pin({variable})"),
         }
@@ -62,6 +64,20 @@ pub(crate) fn with_copies(code: &str, variable: &str) -> Option<String> {
     })?;
     let at = usize::from(closure.syntax().text_range().start()) - HEAD.len();
     closure.move_token().is_none().then(|| format!("{}move {}", &code[..at], &code[at..]))
+}
+
+/// A `let` statement of this variable that says the variable's type; none for other statements.
+pub(crate) fn with_type(code: &str, variable: &str, type_name: &str) -> Option<String> {
+    const HEAD: &str = "fn f() {";
+    let file = SourceFile::parse(&format!("{HEAD}{code}}}"), EDITION).tree();
+    let mut lets = file.syntax().descendants().filter_map(ast::LetStmt::cast);
+    let pattern = lets.find_map(|statement| {
+        let ast::Pat::IdentPat(pattern) = statement.pat()? else { return None };
+        let is_of_variable = ast::HasName::name(&pattern)?.text() == variable && statement.ty().is_none();
+        is_of_variable.then_some(pattern)
+    })?;
+    let at = usize::from(pattern.syntax().text_range().end()) - HEAD.len();
+    Some(format!("{}: {type_name}{}", &code[..at], &code[at..]))
 }
 
 impl fmt::Display for Unkept {
