@@ -26,6 +26,11 @@ KEPT = {
     "a borrow of a borrow": (["let mut a = vec![1, 2, 3];", "let all = &mut a[..];", "let first = &mut all[0];", "*first = 9;", "*first + 1"], "10"),
     "of two variables": (["let a = [1, 2]; let b = [3, 4];", "let mut both = a.iter().zip(b.iter());", "both.next();", "both.next()"], "Some((2, 4))"),
     "one that borrows more later": (["let a = 1;", "let mut list = vec![&a];", "let b = 2;", "list.push(&b);", "list"], "[1, 2]"),
+    "what moves into another variable": (["let a = [1, 2];", "let iter = a.iter();", "let mut other = iter;", "other.next();", "other.next()"], "Some(2)"),
+    "one that is lent and borrows more": (
+        ["let a = 1; let b = 2;", "let mut list = vec![&a];", "let all = &mut list;", "all.push(&b);", "drop(all);", "list"],
+        "[1, 2]",
+    ),
     "in a macro and a struct": (
         ["#[derive(Debug)] struct S { a: usize }", "let a = 3usize; let r = &a;", "let s = S { a }; assert_eq!(a, s.a); println!(\"{a} {}\", a);", "*r + a"],
         "6",
@@ -37,6 +42,10 @@ KEPT = {
         ["struct S { v: u8 }", "let mut v = vec![1]; let first = &mut v[0];", 'println!("v first"); S { v: 1 }.v; // v', "*first"],
         "1",
     ),
+    "one with the name of its owner": (
+        ['let text = String::from(" a b ");', "let text = text.trim();", "let mut text = text.split(' ');", "text.next();", "text.next()"],
+        'Some("b")',
+    ),
     "a let with else": (['let some = Some(String::from("k"));', "let Some(inner) = &some else { panic!() };", "inner.len()"], "1"),
 }
 
@@ -46,6 +55,10 @@ ENDED = {
     "moved": (["let a = vec![3, 1];", "let gone = &a;", "drop(a);"], "it borrows `a`, which this cell changes or moves"),
     "declared anew": (["let a = vec![3, 1];", "let gone = &a;", "let a = 5;"], "it borrows `a`, which this cell changes or moves"),
     "read": (["let mut a = vec![3, 1];", "let gone = &mut a[0];", "a.len()"], "it borrows `a` for itself alone, and this cell uses `a`"),
+    "through another into its owner": (
+        ["let a = String::new(); let mut gone = vec![&a];", "let b = String::new();", "let all = &mut gone;", "all.push(&b);", "drop(all);", "drop(b);"],
+        "it may borrow `b`, which this cell changes or moves",
+    ),
     "of one of two": (
         ["let mut a = vec![3, 1]; let b = 1;", "let gone = &a; let other = &b;", "a.push(1);"],
         "it may borrow `a`, which this cell changes or moves",
@@ -65,6 +78,7 @@ REFUSED = {
     "a static keeps a borrow": "static KEEP: std::sync::Mutex<Option<&'static i32>> = std::sync::Mutex::new(None); *KEEP.lock().unwrap() = Some(&a[0]);",
     "a static keeps what a variable borrows": "static KEEP: std::sync::Mutex<Option<&'static i32>> = std::sync::Mutex::new(None); *KEEP.lock().unwrap() = Some(r);",
     "a thread keeps a borrow": "std::thread::spawn(move || r.abs());",
+    "a variable that borrows nothing": "let copy = &strings; strings.borrow_mut().push(&text);",
     "a leak keeps a borrow": "let kept: &'static i32 = r; kept;",
 }
 
@@ -92,6 +106,7 @@ def test_borrower_ends_when_a_cell_uses_its_owner_otherwise(start, name):
 def test_borrow_leaves_no_cell_by_another_way_than_a_variable(start, name):
     kernel = start()
     kernel.ok("let a = vec![1, 2];\nlet r = &a[0];")
+    kernel.ok('let strings = std::cell::RefCell::new(vec!["a"]);\nlet text = String::from("b");')
     assert any(word in kernel.fails(REFUSED[name]).error for word in ("lifetime may not live long enough", "does not live long enough"))
     assert kernel.ok("*r").result == "1"
 

@@ -217,7 +217,10 @@ def test_type_that_is_open_is_decided_by_a_later_cell(start, name):
 def test_cell_that_decides_no_type_leaves_it_open_and_undo_takes_the_decision_back(start):
     kernel = start()
     kernel.ok("let mut open = Vec::new();")
-    assert "type annotations needed for `Vec<_>`" in kernel.fails("open.len()").error
+    assert "type annotations needed" in kernel.fails("std::mem::size_of_val(&open)").error
+    assert "type annotations needed" in kernel.fails("open.clear();").error
+    assert kernel.ok("(open.len(), open.iter().next().is_some())").result == "(0, false)"
+    assert "undecided, until a cell uses them: open" in kernel.ok("%who").display
     kernel.ok("open.push(1u8);")
     kernel.ok("%undo")
     assert "undecided, until a cell uses them: open" in kernel.ok("%who").display

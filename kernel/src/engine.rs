@@ -214,6 +214,7 @@ impl Engine {
         }
     }
 
+    /// Takes these for the variables that the cell process has.
     fn set_variables(&mut self, variables: Vec<Variable>) {
         self.evaluator.set_variables(variables.clone());
         self.undo.now.set_variables(variables);

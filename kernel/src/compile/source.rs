@@ -32,8 +32,9 @@ const ANALYSIS: &str = "async fn evcxr_analysis_wrapper(";
 const RETURN: &str = "evcxr_variable_store";
 const PUT_BACK: &str = "evcxr_variable_store.put_back";
 /// The beginnings of lines that check or store a variable.
-const STORE_CALLS: [&str; 4] = [
+const STORE_CALLS: [&str; 5] = [
     "vars_ok &= evcxr_variable_store.check_variable",
+    "vars_ok &= evcxr_variable_store.check_borrower",
     "evcxr_variable_store.put_variable",
     "evcxr_variable_store.put_borrower",
     "evcxr_variable_store.keep_settled",

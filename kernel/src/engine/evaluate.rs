@@ -1,6 +1,7 @@
 //! The evaluation of a cell, from its text to its outcome: the preparation of the lines, the evaluator and its state, places in the
 //! source, errors and warnings in the user's own lines, and the return to earlier states.
 
+pub(super) mod asking;
 pub(super) mod commands;
 pub(super) mod dependencies;
 pub(super) mod evaluator;

@@ -161,14 +161,25 @@ impl VariableStore {
         self.keep(name, Some(definitions));
     }
 
-    /// Whether the variable exists and has this type. If not, drops the variable and reports that to the supervisor.
+    /// Whether the variable exists, has this type and borrows from none. If not, drops the variable and reports that to the
+    /// supervisor.
     pub fn check_variable<T: 'static>(&mut self, name: &str) -> bool {
-        self.check(name, TypeId::of::<Option<T>>(), None)
+        self.check(name, TypeId::of::<Option<T>>(), None, false)
     }
 
     /// Does the same as [`VariableStore::check_variable`] for a type that depends on definitions with this fingerprint.
     pub fn check_variable_as<T: 'static>(&mut self, name: &str, definitions: u64) -> bool {
-        self.check(name, TypeId::of::<Option<T>>(), Some(definitions))
+        self.check(name, TypeId::of::<Option<T>>(), Some(definitions), false)
+    }
+
+    /// Does the same as [`VariableStore::check_variable`] for a variable that may borrow.
+    pub fn check_borrower<T: 'static>(&mut self, name: &str) -> bool {
+        self.check(name, TypeId::of::<Option<T>>(), None, true)
+    }
+
+    /// Does the same as [`VariableStore::check_borrower`] for a type that depends on definitions with this fingerprint.
+    pub fn check_borrower_as<T: 'static>(&mut self, name: &str, definitions: u64) -> bool {
+        self.check(name, TypeId::of::<Option<T>>(), Some(definitions), true)
     }
 
     /// Takes a variable out of the store.
@@ -224,7 +235,7 @@ impl VariableStore {
     }
 
     #[expect(clippy::print_stdout, reason = "the supervisor reads this line")]
-    fn check(&mut self, name: &str, wanted: TypeId, definitions: Option<u64>) -> bool {
+    fn check(&mut self, name: &str, wanted: TypeId, definitions: Option<u64>, may_borrow: bool) -> bool {
         self.begin_cell();
         let Some(variable) = self.variables.get(name) else {
             // The cell cannot run without the variable's value.
@@ -232,7 +243,9 @@ impl VariableStore {
             return false;
         };
         let differs = variable.definitions.zip(definitions).is_some_and(|(kept, wanted)| kept != wanted);
-        if variable.value.type_id() == wanted && !differs {
+        // A cell that does not know of a borrow would store the variable without its owners.
+        let is_known = may_borrow || variable.owners.is_empty();
+        if variable.value.type_id() == wanted && !differs && is_known {
             return true;
         }
         println!("{VARIABLE_CHANGED_TYPE}{name}");
@@ -257,11 +270,33 @@ impl VariableStore {
         if std::mem::replace(&mut self.cell, cell) == cell {
             return;
         }
+        self.extend_owners();
         self.in_use.clear();
         self.nameless.extend(std::mem::take(&mut self.settled).into_iter().map(|(_, variable)| variable));
         while let Some(at) = self.nameless.iter().position(|owner| !self.has_borrowers(owner.id)) {
             let owner = self.nameless.swap_remove(at);
             self.drop_after_borrowers(Some(owner));
+        }
+    }
+
+    /// Records that the last cell may have put borrows of all that it had in use into the borrowers which it had in use, and into those
+    /// from which they borrow.
+    fn extend_owners(&mut self) {
+        let mut reached = self.in_use.clone();
+        loop {
+            let owners =
+                self.variables.values().chain(&self.nameless).filter(|variable| reached.contains(&variable.id));
+            let more: Vec<u64> = owners.flat_map(|variable| &variable.owners).copied().collect();
+            let before = reached.len();
+            reached.extend(more);
+            if reached.len() == before {
+                break;
+            }
+        }
+        for variable in self.variables.values_mut().chain(&mut self.nameless) {
+            if reached.contains(&variable.id) && !variable.owners.is_empty() {
+                variable.owners.extend(self.in_use.iter().filter(|id| **id != variable.id));
+            }
         }
     }
 

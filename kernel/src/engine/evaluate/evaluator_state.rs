@@ -114,9 +114,9 @@ impl EvaluatorState {
         let mut cell = self.items();
         // These lines equal evcxr's own, since `compile/source.rs` searches for them.
         cell += "{\nlet mut vars_ok = true;\n";
-        for Variable { name, type_name, .. } in &self.variables {
-            cell +=
-                &format!("vars_ok &= evcxr_variable_store.check_variable::<{type_name}>(::std::stringify!({name}));\n");
+        for Variable { name, type_name, borrows, .. } in &self.variables {
+            let check = if borrows.is_empty() { "check_variable" } else { "check_borrower" };
+            cell += &format!("vars_ok &= evcxr_variable_store.{check}::<{type_name}>(::std::stringify!({name}));\n");
         }
         cell += "if !vars_ok { return ::std::result::Result::Ok(()); }\n}\n";
         cell

@@ -3,6 +3,7 @@
 //! compiled again with that cell.
 
 use crate::engine::Engine;
+use crate::engine::evaluate::asking;
 use crate::engine::evaluate::evaluator::Evaluated;
 use crate::engine::evaluate::evaluator_state::Undecided;
 use crate::engine::evaluate::insertions::Insertions;
@@ -72,6 +73,16 @@ impl Engine {
                 (prepared, result, used) = (again, evaluated, all);
             }
         }
+        if matches!(&result, Err(Error::CompilationErrors(errors)) if is_open(errors))
+            && let Some(typed) = asking::with_some_types(cell, &used).filter(|typed| !typed.is_empty())
+        {
+            let (asked, evaluated) = self.attempt(cell, split, &typed)?;
+            if evaluated.is_ok() {
+                (prepared, result) = (asked, evaluated);
+                self.forget_silently(&used);
+                used.clear();
+            }
+        }
         let mut waiting = Vec::new();
         if let Err(Error::CompilationErrors(errors)) = &result
             && let Some((open, evaluated)) = self.evaluate_without(&prepared, errors)
@@ -91,6 +102,13 @@ impl Engine {
             now.assumed.extend(new);
         }
         Ok((prepared, result))
+    }
+
+    /// Forgets the variables of statements that go on waiting.
+    fn forget_silently(&mut self, waiting: &[Undecided]) {
+        let is_waiting = |name: &String| waiting.iter().any(|undecided| undecided.names.contains(name));
+        let kept = self.undo.now.variables().iter().filter(|variable| !is_waiting(&variable.name));
+        self.set_variables(kept.cloned().collect());
     }
 
     /// Evaluates a cell without its statements whose types are open. rustc names one such statement after the other.

@@ -39,7 +39,7 @@ fn an_owner_stays_at_its_address_until_it_is_moved() {
     begin();
     let moved = store.take_variable::<Named>("a");
     assert_eq!(*dropped.lock().unwrap(), ["b"]);
-    assert!(!store.check_variable::<Named>("b"));
+    assert!(!store.check_borrower::<Named>("b"));
     drop(moved);
 }
 
@@ -98,4 +98,41 @@ fn a_lent_variable_cannot_be_taken() {
     let (mut store, _, _alone) = borrowed();
     store.lend::<Named>("a");
     store.take_variable::<Named>("a");
+}
+
+#[test]
+fn a_cell_that_knows_of_no_borrow_gets_no_borrower() {
+    let (mut store, dropped, _alone) = borrowed();
+    assert!(store.check_variable::<Named>("a"));
+    assert!(store.check_borrower::<Named>("b"));
+    assert!(!store.check_variable::<Named>("b"));
+    assert_eq!(*dropped.lock().unwrap(), ["b"]);
+}
+
+#[test]
+fn a_borrower_that_is_lent_may_borrow_from_what_is_lent_beside_it() {
+    let (mut store, dropped, _alone) = borrowed();
+    store.put_variable("d", Named("d", Rc::clone(&dropped)));
+    begin();
+    store.lend::<Named>("b");
+    store.lend::<Named>("d");
+    begin();
+    drop(store.take_variable::<Named>("d"));
+    assert_eq!(*dropped.lock().unwrap(), ["b", "d"]);
+}
+
+#[test]
+fn what_goes_through_a_borrower_into_its_owner_is_borrowed_by_both() {
+    let (mut store, dropped, _alone) = borrowed();
+    store.put_variable("d", Named("d", Rc::clone(&dropped)));
+    begin();
+    store.lend::<Named>("b");
+    store.put_borrower("c", Named("c", Rc::clone(&dropped)));
+    begin();
+    let through = store.take_variable::<Named>("c");
+    store.lend::<Named>("d");
+    store.put_borrower("c", through);
+    begin();
+    drop(store.take_variable::<Named>("d"));
+    assert_eq!(*dropped.lock().unwrap(), ["c", "b", "d"]);
 }

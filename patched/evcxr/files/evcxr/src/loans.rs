@@ -14,6 +14,7 @@ use ra_ap_syntax::AstNode;
 use ra_ap_syntax::NodeOrToken;
 use ra_ap_syntax::SourceFile;
 use ra_ap_syntax::SyntaxKind;
+use ra_ap_syntax::SyntaxNode;
 use ra_ap_syntax::SyntaxToken;
 use ra_ap_syntax::ast;
 use std::collections::BTreeMap;
@@ -72,10 +73,11 @@ impl Loan {
         }
     }
 
-    /// A reference to a variable at this address, of this stored type.
-    pub(crate) fn reference(self, name: &str, type_name: &str, address: &str) -> String {
+    /// A reference to a variable of this type at this address in the store. What a variable that does not borrow holds stays
+    /// `'static`: it cannot take what the code borrows.
+    pub(crate) fn reference(self, name: &str, type_name: &str, borrows: bool, address: &str) -> String {
         let mutability = if self == Loan::Shared { "" } else { "mut " };
-        let lent = with_lifetime(type_name, LIFETIME);
+        let lent = with_lifetime(type_name, if borrows { LIFETIME } else { "'static" });
         format!(
             "let {name}: &{LIFETIME} {mutability}{lent} = unsafe {{ &{mutability}*{address}.cast::<{lent}>().as_ptr() }};"
         )
@@ -89,6 +91,8 @@ pub(crate) struct Loans {
     pub(crate) is_off: bool,
     /// The variables that are lent.
     pub(crate) lent: BTreeMap<String, Loan>,
+    /// The variables that are lent up to the `let` of a new variable of their name, which borrows from them: `let s = s.trim();`.
+    pub(crate) shadowed: BTreeMap<String, Loan>,
     /// The new variables that are stored as borrowers.
     pub(crate) borrowers: BTreeSet<String>,
     /// Those of them that borrow the value behind the `&` of their `let`, which has no name and goes into the store, too.
@@ -105,7 +109,7 @@ impl Loans {
     /// The user's code with all uses of lent variables written as uses of what a reference points to. `settled` is the line that
     /// makes a new variable a reference. None if there is no such line, or if a name means several variables.
     pub(crate) fn apply(&self, code: CodeBlock, settled: impl Fn(&str) -> Option<String>) -> Option<CodeBlock> {
-        if self.lent.is_empty() && self.nameless.is_empty() {
+        if self.lent.is_empty() && self.shadowed.is_empty() && self.nameless.is_empty() {
             return Some(code);
         }
         let mut known: BTreeSet<&str> = BTreeSet::new();
@@ -118,6 +122,12 @@ impl Loans {
                 _ => return None,
             };
         }
+        for name in self.shadowed.keys() {
+            if texts.iter().filter(|names| names.contains(name)).count() != 1 {
+                return None;
+            }
+            known.insert(name);
+        }
         let mut out = CodeBlock::new();
         for (segment, bound) in code.segments.into_iter().zip(&texts) {
             let mut segment = segment;
@@ -127,6 +137,7 @@ impl Loans {
             if is_users(&segment) && !known.is_empty() {
                 segment.code = with_dereferenced(&segment.code, &known)?;
             }
+            known.retain(|name| !(self.shadowed.contains_key(*name) && bound.contains(*name)));
             let is_let = matches!(segment.kind, CodeKind::OriginalUserCode(_));
             out = out.with_segment(segment);
             for name in declared.iter().filter(|name| bound.contains(**name)) {
@@ -261,35 +272,32 @@ fn is_value_in_macro(token: &SyntaxToken) -> bool {
     !is_field && !is_path && !is_named
 }
 
-/// A type with this lifetime in place of all lifetimes that it leaves open or has as `'static` or `'evcxr`. References in a type of
-/// functions have lifetimes of their own.
+/// A type with this lifetime in place of all lifetimes that it leaves open or has as `'static` or `'evcxr`. The parameters and results of
+/// functions in it have lifetimes of their own.
 pub(crate) fn with_lifetime(type_name: &str, lifetime: &str) -> String {
-    let has_functions = ["fn(", "Fn(", "FnMut(", "FnOnce(", "for<"].iter().any(|start| type_name.contains(start));
-    let mut out = String::with_capacity(type_name.len());
-    let mut rest = type_name;
-    while let Some(at) = rest.find(['&', '\'']) {
-        out += &rest[..at];
-        let is_reference = rest[at..].starts_with('&');
-        rest = &rest[at + 1..];
-        if is_reference {
-            out.push('&');
-            if !has_functions && !rest.trim_start().starts_with('\'') {
-                out += lifetime;
-                out.push(' ');
-            }
+    const HEAD: &str = "const _: ";
+    let text = format!("{HEAD}{type_name} = x;");
+    let file = SourceFile::parse(&text, EDITION).tree();
+    let is_of_function = |node: &SyntaxNode| {
+        let kinds = [SyntaxKind::FN_PTR_TYPE, SyntaxKind::PARENTHESIZED_ARG_LIST, SyntaxKind::RET_TYPE];
+        node.ancestors().any(|ancestor| kinds.contains(&ancestor.kind()))
+    };
+    let mut out = String::new();
+    let mut end = HEAD.len();
+    for node in file.syntax().descendants().filter(|node| !is_of_function(node)) {
+        let (range, replacement) = if let Some(reference) = ast::RefType::cast(node.clone()) {
+            let Some(sign) = reference.amp_token().filter(|_| reference.lifetime().is_none()) else { continue };
+            (sign.text_range(), format!("&{lifetime} "))
+        } else if ast::Lifetime::can_cast(node.kind()) && ["'_", "'static", LIFETIME].iter().any(|open| node.text() == *open) {
+            (node.text_range(), lifetime.to_owned())
+        } else {
             continue;
-        }
-        let end = rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(rest.len());
-        match &rest[..end] {
-            "_" | "static" | "evcxr" => out += lifetime,
-            other => {
-                out.push('\'');
-                out += other;
-            }
-        }
-        rest = &rest[end..];
+        };
+        out += &text[end..usize::from(range.start())];
+        out += &replacement;
+        end = usize::from(range.end());
     }
-    out + rest
+    out + &text[end..HEAD.len() + type_name.len()]
 }
 
 /// A stored type of a borrower as the user writes it.
@@ -353,7 +361,9 @@ mod tests {
             ("&mut i32", "&'e mut i32"),
             ("Iter<'_, &'static str>", "Iter<'e, &'e str>"),
             ("(&[u8], Foo<'a>)", "(&'e [u8], Foo<'a>)"),
-            ("Box<dyn Fn(&u8) + '_>", "Box<dyn Fn(&u8) + 'e>"),
+            ("Box<dyn Fn(&u8) -> &u8 + '_>", "Box<dyn Fn(&u8) -> &u8 + 'e>"),
+            ("(&str, fn(&str, Foo<'_>))", "(&'e str, fn(&str, Foo<'_>))"),
+            ("&&[&'static dyn for<'a> Fn(&'a u8)]", "&'e &'e [&'e dyn for<'a> Fn(&'a u8)]"),
             ("Map<'_, fn(&u8) -> u8>", "Map<'e, fn(&u8) -> u8>"),
             ("Vec<u8>", "Vec<u8>"),
         ] {

@@ -24,6 +24,11 @@ impl ContextState {
         !has_part || self.is_new(name) || self.loans.names.contains(name)
     }
 
+    /// Whether the code takes this variable out of the store.
+    fn is_loaded(&self, name: &str) -> bool {
+        self.is_used(name) && !self.loans.shadowed.contains_key(name)
+    }
+
     /// Whether stored variables borrow from this one.
     fn has_borrowers(&self, name: &str) -> bool {
         self.stored_variable_states.values().any(|state| state.borrows.contains_key(name))
@@ -79,14 +84,15 @@ impl ContextState {
     pub(super) fn with_loans(&self, user_code: CodeBlock) -> Option<CodeBlock> {
         self.loans.apply(user_code, |name| {
             let (state, loan) = (self.variable_states.get(name)?, self.loans.lent.get(name)?);
+            let borrows = self.loans.borrowers.contains(name);
             let type_name = with_lifetime(&state.type_name, "'static");
-            let (method, value) = if type_name == with_lifetime(&type_name, LIFETIME) {
-                ("settle", name.to_owned())
-            } else {
+            let (method, value) = if borrows {
                 ("settle_borrower", converted(name, &type_name, LIFETIME, "'static"))
+            } else {
+                ("settle", name.to_owned())
             };
             let address = format!("evcxr_variable_store.{method}::<{type_name}>(::std::stringify!({name}), {value})");
-            Some(loan.reference(name, &type_name, &address))
+            Some(loan.reference(name, &type_name, borrows, &address))
         })
     }
 
@@ -99,6 +105,7 @@ impl ContextState {
         }
         self.loans.borrowers.clear();
         self.loans.nameless.clear();
+        self.loans.shadowed.clear();
         is_lending
     }
 
@@ -121,10 +128,20 @@ impl ContextState {
                 continue;
             }
             let borrowers: Vec<&String> = error.borrowers.iter().filter(|name| self.can_borrow(name)).collect();
-            if borrowers.is_empty() {
+            if borrowers.is_empty() && !error.names_lifetime() {
                 continue;
             }
             match owner.filter(|_| error.owner().is_some()) {
+                // The new variable has the name of its owner.
+                Some(owner) if borrowers.iter().any(|name| *name == owner) && self.stored_variable_states.contains_key(owner) => {
+                    if self.is_new(owner) && !self.loans.shadowed.contains_key(owner) {
+                        let is_mut = self.stored_variable_states[owner].is_mut;
+                        let loan = if is_mut { Loan::Exclusive } else { Loan::Shared };
+                        self.loans.shadowed.insert(owner.to_owned(), loan);
+                        self.store_as_borrowers(&borrowers);
+                        is_changed = true;
+                    }
+                }
                 Some(owner) if self.can_lend(owner) && !error.borrowers.iter().any(|name| name == owner) => {
                     let before = self.loans.borrowers.len();
                     self.store_as_borrowers(&borrowers);
@@ -200,6 +217,7 @@ impl ContextState {
             state.variable_states.remove(&name);
         }
         state.loans.lent.clear();
+        state.loans.shadowed.clear();
         for (name, ended) in std::mem::take(&mut state.ended) {
             if !state.is_new(&name) {
                 state.variable_states.insert(name.clone(), ended.clone());
@@ -211,33 +229,43 @@ impl ContextState {
 
     /// Records what the variables of code that has run may borrow from, as the store does.
     pub(super) fn record_borrows(&mut self) {
-        let is_loaded = |state: &VariableState| state.move_state == VariableMoveState::Available && !state.borrows.is_empty();
-        let loaded: Vec<String> = self
-            .variable_states
-            .iter()
-            .filter(|(name, state)| is_loaded(state) && self.is_used(name) && !self.loans.lent.contains_key(*name))
-            .map(|(name, _)| name.clone())
-            .collect();
+        // A borrower that the code has moved or declared anew counts, too: others may have its value.
+        let loaded = self.stored_variable_states.iter();
+        let loaded = loaded.filter(|(name, state)| !state.borrows.is_empty() && self.is_loaded(name));
         let mut in_use: BTreeMap<String, Access> =
             self.loans.lent.iter().map(|(name, loan)| (name.clone(), loan.access())).collect();
-        in_use.extend((!self.loans.nameless.is_empty()).then(|| (NAMELESS.to_owned(), Access::Exclusive)));
-        for (owner, access) in loaded.iter().flat_map(|name| &self.variable_states[name].borrows) {
-            let known = in_use.entry(owner.clone()).or_insert(*access);
-            *known = (*known).max(*access);
+        let has_nameless = !self.loans.nameless.is_empty() || !self.loans.shadowed.is_empty();
+        in_use.extend(has_nameless.then(|| (NAMELESS.to_owned(), Access::Exclusive)));
+        let mut borrowers: BTreeSet<String> = self.loans.borrowers.clone();
+        for (name, state) in loaded {
+            if !self.is_new(name) {
+                borrowers.insert(name.clone());
+            }
+            // Borrowers that are lent have their owners with them.
+            let owners = Some(&state.borrows).filter(|_| !self.loans.lent.contains_key(name));
+            for (owner, access) in owners.into_iter().flatten() {
+                let known = in_use.entry(owner.clone()).or_insert(*access);
+                *known = (*known).max(*access);
+            }
         }
         in_use.retain(|owner, _| owner == NAMELESS || self.variable_states.contains_key(owner));
-        let settled = self.loans.lent.keys().filter(|name| self.is_new(name));
-        let settled = settled.filter(|name| {
-            let type_name = &self.variable_states[*name].type_name;
-            with_lifetime(type_name, LIFETIME) != with_lifetime(type_name, "'static")
-        });
-        let new = self.loans.borrowers.iter().chain(settled);
-        let borrowers: BTreeSet<String> = new.cloned().chain(loaded).collect();
+        // What the code puts into a borrower may go through it into the variables from which it borrows.
+        let mut reached: Vec<&String> = in_use.keys().collect();
+        while let Some(name) = reached.pop() {
+            let Some(state) = self.stored_variable_states.get(name).filter(|state| !state.borrows.is_empty()) else { continue };
+            if !self.is_new(name) && borrowers.insert(name.clone()) {
+                reached.extend(state.borrows.keys());
+            }
+        }
         for name in borrowers {
             let Some(state) = self.variable_states.get_mut(&name) else { continue };
             state.type_name = with_lifetime(&state.type_name, "'static");
             state.borrows.extend(in_use.clone());
             state.borrows.remove(&name);
+            // The store knows the owner.
+            if state.borrows.is_empty() {
+                state.borrows.insert(NAMELESS.to_owned(), Access::Exclusive);
+            }
         }
     }
 }
