@@ -79,6 +79,7 @@ REFUSED = {
     "a static keeps what a variable borrows": "static KEEP: std::sync::Mutex<Option<&'static i32>> = std::sync::Mutex::new(None); *KEEP.lock().unwrap() = Some(r);",
     "a thread keeps a borrow": "std::thread::spawn(move || r.abs());",
     "a variable that borrows nothing": "let copy = &strings; strings.borrow_mut().push(&text);",
+    "a variable whose type does not write its lifetime": "let copy = &words; words.borrow_mut().0 = &text;",
     "a leak keeps a borrow": "let kept: &'static i32 = r; kept;",
 }
 
@@ -106,6 +107,7 @@ def test_borrower_ends_when_a_cell_uses_its_owner_otherwise(start, name):
 def test_borrow_leaves_no_cell_by_another_way_than_a_variable(start, name):
     kernel = start()
     kernel.ok("let a = vec![1, 2];\nlet r = &a[0];")
+    kernel.ok('struct Words<\'a>(&\'a str);\nlet words: std::cell::RefCell<Words> = std::cell::RefCell::new(Words("a"));')
     kernel.ok('let strings = std::cell::RefCell::new(vec!["a"]);\nlet text = String::from("b");')
     assert any(word in kernel.fails(REFUSED[name]).error for word in ("lifetime may not live long enough", "does not live long enough"))
     assert kernel.ok("*r").result == "1"

@@ -270,9 +270,9 @@ impl VariableStore {
         if std::mem::replace(&mut self.cell, cell) == cell {
             return;
         }
+        self.nameless.extend(std::mem::take(&mut self.settled).into_iter().map(|(_, variable)| variable));
         self.extend_owners();
         self.in_use.clear();
-        self.nameless.extend(std::mem::take(&mut self.settled).into_iter().map(|(_, variable)| variable));
         while let Some(at) = self.nameless.iter().position(|owner| !self.has_borrowers(owner.id)) {
             let owner = self.nameless.swap_remove(at);
             self.drop_after_borrowers(Some(owner));

@@ -24,6 +24,9 @@ use std::collections::HashSet;
 /// The owner of what borrows a value without a name. No word of code is equal to it.
 pub(crate) const NAMELESS: &str = "&";
 
+/// The attribute of functions whose types have to write all lifetimes. One that is left out would be inferred, and could be any.
+const DENY: &str = "#[deny(elided_lifetimes_in_paths)]";
+
 /// The lifetime of what code borrows from variables of the notebook.
 pub(crate) const LIFETIME: &str = "'evcxr";
 
@@ -79,7 +82,8 @@ impl Loan {
         let mutability = if self == Loan::Shared { "" } else { "mut " };
         let lent = with_lifetime(type_name, if borrows { LIFETIME } else { "'static" });
         format!(
-            "let {name}: &{LIFETIME} {mutability}{lent} = unsafe {{ &{mutability}*{address}.cast::<{lent}>().as_ptr() }};"
+            "let {name} = {{ {DENY} fn evcxr_lend<{LIFETIME}>(address: *mut u8) -> &{LIFETIME} {mutability}{lent} where {LIFETIME}: {LIFETIME} \
+             {{ unsafe {{ &{mutability}*address.cast() }} }} evcxr_lend::<{LIFETIME}>({address}.as_ptr().cast()) }};"
         )
     }
 }
@@ -308,9 +312,8 @@ pub(crate) fn without_lifetime(type_name: &str) -> String {
 /// An expression that gives a value of a borrower's type the lifetime of the store, or one of the store the lifetime of the code.
 pub(crate) fn converted(value: &str, type_name: &str, from: &str, to: &str) -> String {
     let (given, result) = (with_lifetime(type_name, from), with_lifetime(type_name, to));
-    // A lifetime that the type does not write would be inferred, and could be any.
     format!(
-        "{{ #[deny(elided_lifetimes_in_paths)] fn evcxr_convert<{LIFETIME}>(value: {given}) -> {result} where {LIFETIME}: {LIFETIME} \
+        "{{ {DENY} fn evcxr_convert<{LIFETIME}>(value: {given}) -> {result} where {LIFETIME}: {LIFETIME} \
          {{ unsafe {{ ::std::mem::transmute::<{given}, {result}>(value) }} }} evcxr_convert::<{LIFETIME}>({value}) }}"
     )
 }
