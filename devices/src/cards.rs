@@ -4,7 +4,6 @@ use crate::cuda::{self, CudaDevice};
 use crate::finding::Finding;
 use crate::machine::{Machine, Tree};
 use crate::names::Maker;
-use crate::packaged::Packaged;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -61,7 +60,7 @@ fn amd(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Finding>) -> Optio
     findings.push(Finding::new("/dev/kfd", "present", format!("AMD's driver, and {count} of its cards on the bus")));
     let packaged = Maker::Rocm.packaged(tree);
     let plugin = packaged.find(machine, tree, findings);
-    let obstacle = plugin.is_none().then(|| install(&packaged));
+    let obstacle = plugin.is_none().then(|| packaged.advice());
     Some(cards_of(Maker::Rocm, ("AMD card", count), plugin, obstacle))
 }
 
@@ -79,10 +78,6 @@ fn intel(machine: &Machine, tree: &Tree<'_>, findings: &mut Vec<Finding>) -> Opt
 
 fn cards_of(maker: Maker, (model, count): (&str, usize), plugin: Option<PathBuf>, obstacle: Option<String>) -> Cards {
     Cards { device: maker.name().to_owned(), model: model.to_owned(), count, plugin, obstacle }
-}
-
-fn install(packaged: &Packaged) -> String {
-    format!("{} is not installed; pip install {}", packaged.name, packaged.package)
 }
 
 /// The number of a vendor's display controllers and accelerators on the PCI bus.

@@ -138,10 +138,7 @@ pub(crate) fn packaged(tree: &Tree<'_>) -> Packaged {
 
 /// The advice where the plugin is not installed.
 pub(crate) fn cure_of_missing(device: &CudaDevice, packaged: &Packaged) -> String {
-    match too_old(device, DRIVER_OF_CUDA_12) {
-        Some(too_old) => too_old,
-        None => format!("{} is not installed; pip install {}", packaged.name, packaged.package),
-    }
+    too_old(device, DRIVER_OF_CUDA_12).unwrap_or_else(|| packaged.advice())
 }
 
 /// The advice where the plugin is installed and does not open; none if its message says all that is known.

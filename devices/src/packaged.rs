@@ -96,6 +96,11 @@ impl Packaged {
         Some(tree.path(&path))
     }
 
+    /// The advice where the plugin is not installed.
+    pub(crate) fn advice(&self) -> String {
+        format!("{} is not installed; pip install {}", self.name, self.package)
+    }
+
     /// Path of the plugin's library.
     ///
     /// # Errors
