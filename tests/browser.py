@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from session import TARGET, wait_for
 
 INSTALL_TIMEOUT_S = 240
 START_TIMEOUT_S = 60
+END_TIMEOUT_S = 120
 SCREENSHOTS = TARGET / "browser"
 # The pictures of the guide: `FERROTUNE_PICTURES=1` takes them anew.
 GUIDE = pathlib.Path(__file__).parent.parent / "docs/pictures"
@@ -84,6 +86,7 @@ def jupyterlab(folder, home):
         "JUPYTER_CONFIG_DIR": str(home / "config"),
         "JUPYTERLAB_SETTINGS_DIR": str(settings),
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+        "PYTHONFAULTHANDLER": "1",
     }
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0"]
     command += ["--IdentityProvider.token=", "--ServerApp.disable_check_xsrf=True", f"--ServerApp.root_dir={folder}"]
@@ -93,7 +96,18 @@ def jupyterlab(folder, home):
             yield _address(server, home)
         finally:
             server.terminate()
-            server.wait(timeout=30)
+            _end(server, home)
+
+
+def _end(server, home):
+    """Waits for a server that ends its kernels first."""
+    try:
+        server.wait(timeout=END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        # Python writes what each thread is at.
+        server.send_signal(signal.SIGABRT)
+        server.wait()
+        raise AssertionError(f"JupyterLab did not end:\n{(home / 'jupyterlab.log').read_text()[-8000:]}") from None
 
 
 def _address(server, home):

@@ -82,3 +82,53 @@ def test_value_that_is_dropped_runs_its_own_drop(kernel):
     again = kernel.ok("40 + 2")
     assert "dropped 5" in outcome.stderr + again.stderr
     assert again.result == "42"
+
+
+def test_any_tells_a_type_from_an_earlier_one_of_its_name(start):
+    kernel = start()
+    kernel.ok("use std::any::Any; use std::error::Error;\n#[derive(Debug)] struct P { x: u8 }\nstruct Out { inner: Vec<P> }\nstruct Other(u8);")
+    kernel.ok("impl std::fmt::Display for P { fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result { write!(f, \"P\") } }\nimpl Error for P {}")
+    kernel.ok(
+        "let all: Vec<Box<dyn Any>> = vec![Box::new(P { x: 1 }), Box::new(Out { inner: vec![P { x: 2 }] }), Box::new(Other(3))];\n"
+        "let error: Box<dyn Error> = Box::new(P { x: 4 }); let other = Other(5);"
+    )
+    seen = "(all[0].is::<P>(), all[1].is::<Out>(), all[2].is::<Other>(), error.downcast_ref::<P>().map(|p| p.x))"
+    assert kernel.ok(seen).result == "(true, true, true, Some(4))"
+    # What changes no value changes no type.
+    kernel.ok("/// Text.\n#[derive(Debug, Clone)] struct P { x: u8, }")
+    assert kernel.ok(seen).result == "(true, true, true, Some(4))"
+    kernel.ok("#[derive(Debug)] struct P { x: u64, y: [u64; 8] }")
+    assert kernel.ok(seen).result == "(false, false, true, None)"
+    assert kernel.ok("other.0").result == "5"
+    kernel.ok("let p = P { x: 1, y: [7; 8] }; let any: Box<dyn Any> = Box::new(P { x: 2, y: [9; 8] });")
+    assert kernel.ok("(p.y[7], any.downcast_ref::<P>().map(|p| p.y[7]))").result == "(7, Some(9))"
+    kernel.ok("#[derive(Debug)] struct P(u8, pub u8);")
+    assert kernel.ok("(P(1, 2).0, any.is::<P>())").result == "(1, false)"
+
+
+@pytest.mark.parametrize(
+    ("cell", "error"),
+    [
+        ("struct P { x: i23 }", "cannot find type `i23` in this scope (line 1, column 15)"),
+        ("trait P { fn f() -> u8 { \"\" } }", "mismatched types (line 1, column 26)"),
+    ],
+)
+def test_error_in_a_type_that_is_defined_anew_has_its_place(start, cell, error):
+    kernel = start()
+    kernel.ok("struct P { x: u8 }")
+    assert error in kernel.fails(cell).error
+
+
+def test_type_that_is_defined_anew_is_used_as_before(start):
+    kernel = start()
+    kernel.ok("#[derive(Debug, Clone, Default)] struct P { x: u8 }\nenum E { A }\nunion U { x: u8 }\ntrait T { fn go(&self) -> u8; }")
+    kernel.ok(
+        "#[derive(Debug, Clone, Default, PartialEq)] struct P { x: u16, next: Option<Box<P>> }\n#[derive(Debug)] enum E { A, B(P), C { p: P } }\n"
+        "union U { x: u8, y: u16 }\npub trait T { const N: u16; type P; fn go(&self) -> u16 { self.own() + Self::N } fn own(&self) -> u16; }"
+    )
+    kernel.ok("impl P { fn new(x: u16) -> Self { Self { x, ..Default::default() } } }\nimpl T for P { const N: u16 = 1; type P = P; fn own(&self) -> u16 { self.x } }")
+    kernel.ok("mod m { use super::P; pub fn x(p: &P) -> u16 { p.x } pub fn y(p: &crate::P) -> u16 { super::P::clone(p).x } }")
+    kernel.ok("let p = P::new(3); let e = [E::A, E::B(p.clone()), E::C { p: p.clone() }];")
+    kernel.ok("use E::*;\nlet P { x, .. } = p.clone(); let u = U { y: 5 };")
+    assert kernel.ok("(m::x(&p), m::y(&p), p.go(), x, unsafe { u.y }, matches!(e[1], B(_)), p == P::new(3))").result == "(3, 3, 4, 3, 5, true, true)"
+    assert kernel.ok("p").result.startswith("P { x: 3")

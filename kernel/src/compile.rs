@@ -136,8 +136,7 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
     let output_folder = folder.join("target");
     std::fs::create_dir_all(&output_folder)?;
     let library = output_folder.join("libctx.so");
-    let prelude =
-        Prelude::open(&environment::path(PRELUDE_VARIABLE)?)?.context("the prelude is gone; restart the kernel")?;
+    let prelude = prelude_of_cells()?;
     let mut rustc = rustc(&manifest, &dependencies, &prelude, emit)?;
     let run_folders = [prelude.library_folder(), environment::path(STANDARD_LIBRARY_VARIABLE)?];
     Linker::of(&source, &dependencies)?.use_in(&mut rustc, &run_folders);
@@ -170,6 +169,11 @@ fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {
         let _ = kept.keep(&made, &library);
     }
     hand_over(made, &name, &source, &library, &statics)
+}
+
+/// The prelude with which the cells of the running kernel are linked.
+fn prelude_of_cells() -> Result<Prelude> {
+    Prelude::open(&environment::path(PRELUDE_VARIABLE)?)?.context("the prelude is gone; restart the kernel")
 }
 
 /// Gives evcxr the compiled cell, or its errors.

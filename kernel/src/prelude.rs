@@ -108,7 +108,7 @@ impl Prelude {
     }
 
     /// Path of the prelude's dylib.
-    fn library(&self) -> PathBuf {
+    pub(crate) fn library(&self) -> PathBuf {
         self.library_folder().join("libferrotune.so")
     }
 

@@ -5,7 +5,7 @@
 //! its fields are the same. The fingerprint distinguishes them. Names are looked up without scopes: of two definitions with
 //! the same name both count, which may drop a variable without need, but never keeps a variable wrongly.
 //!
-//! A type behind `dyn Any` is not covered, since the variable's type does not name it.
+//! A type behind `dyn Any` is not covered, since the variable's type does not name it. evcxr gives a redefined type another path.
 
 mod tokens;
 

@@ -2,9 +2,10 @@
 //! and the linker would put all their code into each cell.
 
 use super::super::stoppable::{self, Kernel};
+use super::super::{joined, prelude_of_cells};
 use super::{Dependencies, Extern, OPT_LEVEL, TOKIO, file_identity};
 use crate::environment::{self, restore_path};
-use crate::prelude;
+use crate::prelude::{self, Prelude};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -14,6 +15,10 @@ use std::process::Stdio;
 
 /// The prefix of the names of these libraries.
 pub(crate) const CRATES: &str = "cell_dependencies_";
+
+/// The prelude's crate. The library is linked with it, since a process can have `proc_macro` only once: the prelude has it, and crates
+/// such as quote need it when they run.
+const PRELUDE: &str = "ferrotune";
 
 /// The source of the function that cells with `.await` call. It is compiled once, because tokio's runtime takes rustc longer than
 /// most cells. A runtime does not work in a snapshot of its process, which has no threads; there a new runtime replaces it. The old
@@ -60,21 +65,30 @@ pub(super) fn link(dependencies: &Dependencies, folder: &Path, kernel: &mut Kern
         return Ok(None);
     }
     let awaits = linked.iter().any(|linked| linked.name == TOKIO && linked.runs_futures);
-    let crates: String = linked.iter().map(|linked| format!("extern crate {} as _;\n", linked.name)).collect();
+    let prelude = prelude_of_cells()?;
+    let crates = linked.iter().map(|linked| linked.name.as_str()).chain([PRELUDE]);
+    let crates: String = crates.map(|name| format!("extern crate {name} as _;\n")).collect();
     let source = if awaits { format!("{AWAIT}{crates}") } else { crates };
     // A build script may have changed a crate without changing the name of the crate's file.
     let mut builds = Sha256::new().chain_update(&source);
-    for linked in &linked {
-        builds.update(file_identity(&linked.file));
+    let files = linked.iter().map(|linked| linked.file.as_path());
+    for file in files.chain([prelude.library().as_path()]) {
+        builds.update(file_identity(file));
     }
     // The cell process keeps the library of earlier cells loaded, and would take another file of the same name for that library.
     let name = format!("{CRATES}{}", prelude::short_hash(builds));
     let file = folder.join(format!("lib{name}.so"));
-    let is_there = file.is_file() || build(&name, &source, dependencies, &file, kernel)?;
+    let is_there = file.is_file() || build(&name, &source, (dependencies, &prelude), &file, kernel)?;
     Ok(is_there.then_some(Library { name, file, awaits }))
 }
 
-fn build(name: &str, source: &str, dependencies: &Dependencies, file: &Path, kernel: &mut Kernel) -> Result<bool> {
+fn build(
+    name: &str,
+    source: &str,
+    (dependencies, prelude): (&Dependencies, &Prelude),
+    file: &Path,
+    kernel: &mut Kernel,
+) -> Result<bool> {
     let folder = tempfile::tempdir_in(file.parent().context("a library is in a folder")?)?;
     let root = folder.path().join("lib.rs");
     fs::write(&root, source)?;
@@ -82,6 +96,8 @@ fn build(name: &str, source: &str, dependencies: &Dependencies, file: &Path, ker
     restore_path(&mut rustc);
     rustc.arg(&root).arg(format!("--crate-name={name}")).arg("--out-dir").arg(folder.path());
     rustc.args(["--edition=2024", "--crate-type=dylib", "-Cprefer-dynamic"]).arg(format!("-Copt-level={OPT_LEVEL}"));
+    rustc.arg("--extern").arg(joined(&format!("{PRELUDE}="), &prelude.library()));
+    rustc.arg("-L").arg(joined("dependency=", &prelude.library_folder()));
     dependencies.use_in(&mut rustc);
     let mut messages = Vec::new();
     let ended = stoppable::run(rustc.stdin(Stdio::null()).stderr(Stdio::piped()), kernel, |bytes, _| {

@@ -1,5 +1,5 @@
 //! The mapping from a line of evcxr's generated source to the line of the cell. evcxr splits a cell into statements and items, and
-//! leaves their texts unchanged. It puts the items of all cells, in any order, before a function with the statements of one cell.
+//! inserts into some lines and moves none. It puts the items of all cells, in any order, before a function with the statements of one cell.
 
 use crate::engine::evaluate::commands;
 use ra_ap_syntax::ast::HasName as _;
@@ -7,6 +7,10 @@ use ra_ap_syntax::{AstNode, Edition, Parse, SourceFile, SyntaxNode, ast};
 
 /// The beginning of the generated function that has the statements of a cell.
 pub(in crate::engine) const STATEMENTS: &str = "pub extern \"C-unwind\" fn run_user_code_";
+/// What evcxr inserts on the line of a static.
+const STATIC: &str = "#[cfg(any(evcxr_cell = ";
+/// What evcxr inserts before the parts of a type that is in a module.
+const VISIBLE: &str = "pub(super) ";
 
 /// The text that evcxr's splitter puts before a cell to parse the cell as a function's body.
 pub(in crate::engine) const HEAD: &str = "fn f(){";
@@ -93,8 +97,17 @@ impl Segment {
     }
 
     fn is_text(&self, lines: &[&str]) -> bool {
-        self.lines.iter().zip(lines).all(|(own, line)| own.trim_end() == line.trim_end())
+        self.lines.iter().zip(lines).all(|(own, line)| is_line(own, line))
     }
+}
+
+/// Whether a generated line is a line of the cell. evcxr inserts both forms of a static on its line, and makes what is private in a
+/// type visible outside of the type's module.
+fn is_line(own: &str, generated: &str) -> bool {
+    own.trim_end() == generated.trim_end()
+        || generated.contains(STATIC) && generated.contains(own.trim())
+        || generated.contains(VISIBLE)
+            && own.replace(VISIBLE, "").trim_end() == generated.replace(VISIBLE, "").trim_end()
 }
 
 /// The first error of rust-analyzer's parser in a cell: its offset in bytes, and its message.
@@ -157,6 +170,16 @@ mod tests {
         assert_eq!([place(2), place(4), place(0), place(99)], [None; 4]);
         let twice = |line| self::place("f(x); f(x);", "", "f(x); \nf(x);\n", line);
         assert_eq!([twice(2), twice(3)], [Some((1, 0)), Some((1, 6))]);
+    }
+
+    #[test]
+    fn lines_in_which_evcxr_inserts_are_found() {
+        let cell = "fn f() {\n    static N: u8 = 1;\n    boom();\n}\ntrait T {\n    fn g() { boom() }\n}";
+        let forms = "#[cfg(any(evcxr_cell = \"1\", not(evcxr_linked)))] static N: u8 = 1; #[cfg(not())] extern {}";
+        let items =
+            format!("fn f() {{\n    {forms}\n    boom();\n}}\npub(super) trait T {{\n    fn g() {{ boom() }}\n}}\n");
+        assert_eq!([3, 6].map(|line| place(cell, &items, "", line)), [Some((3, 0)), Some((6, 0))]);
+        assert_eq!(place(cell, &items.replace("u8 = 1", "u8 = 2"), "", 3), None);
     }
 
     #[test]

@@ -102,8 +102,8 @@ fn declared_by_thread_local(node: &SyntaxNode) -> Option<Vec<ast::Static>> {
     (file.errors().is_empty() && !statics.is_empty()).then_some(statics)
 }
 
-/// The condition that a static is defined here: in its own cell, and in a library that is loaded alone.
-fn defined_in(cell: i32) -> String {
+/// The condition that a static or a function is defined here: in its own cell, and in a library that is loaded alone.
+pub(crate) fn defined_in(cell: i32) -> String {
     format!("any({IN_CELL}{cell}\", not(evcxr_linked))")
 }
 
@@ -231,18 +231,4 @@ pub(crate) fn names_in_types(item: &str) -> BTreeSet<String> {
     let file = SourceFile::parse(item, EDITION).tree();
     let types = file.syntax().descendants().filter_map(ast::Static::cast).filter_map(|place| place.ty());
     types.flat_map(|written| names_in(written.syntax())).collect()
-}
-
-/// The text that decides what a name means in a type: that of a type, a trait, a constant or an import; none for other items.
-pub(crate) fn type_text(block: &str) -> Option<(String, BTreeSet<String>)> {
-    let file = SourceFile::parse(block, EDITION).tree();
-    let items = file.syntax().children().filter_map(ast::Item::cast);
-    let item = items.into_iter().find(|item| {
-        matches!(
-            item,
-            ast::Item::Struct(_) | ast::Item::Enum(_) | ast::Item::Union(_) | ast::Item::TypeAlias(_)
-                | ast::Item::Trait(_) | ast::Item::Const(_) | ast::Item::Use(_) | ast::Item::Module(_)
-        )
-    })?;
-    Some((item.syntax().text().to_string(), names_in(item.syntax())))
 }
