@@ -259,7 +259,7 @@ fn report_panic(info: &PanicHookInfo<'_>) {
         }
     }
     let name = thread.name().unwrap_or("unnamed");
-    let location = location.unwrap_or_else(|| "an unknown place".to_owned());
+    let location = location.unwrap_or_else(|| ferrotune_xla::UNKNOWN_PLACE.to_owned());
     print_located(format!("thread '{name}' panicked at "), location, format!(": {message}\n"));
 }
 

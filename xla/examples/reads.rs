@@ -14,12 +14,15 @@ const STEPS: usize = 40;
 const WIDTH: usize = 128;
 const LAYERS: usize = 4;
 
+/// Makes a loop on a device.
+type Make = fn(&Device) -> Result<Step>;
+
 /// One step of a loop, which reads a value.
 type Step = Box<dyn FnMut() -> Result<()>>;
 
 fn main() -> std::result::Result<(), Box<dyn Error>> {
     let plugin = std::env::args_os().nth(1).ok_or("usage: reads PLUGIN [LOOP]")?;
-    let loops: [(&str, fn(&Device) -> Result<Step>); 5] = [
+    let loops: [(&str, Make); 5] = [
         ("a carried tensor", carried),
         ("two carried tensors", two_carried),
         ("a recurrent network", recurrent),

@@ -13,6 +13,9 @@ const MOST_PROGRAMS: usize = 10;
 /// The largest number of calls that identify a place.
 const MOST_CALLS: usize = 256;
 
+/// The name of a place whose line is unknown.
+pub const UNKNOWN_PLACE: &str = "a line that has no debug information";
+
 const NOTE: &str = "more than 10 programs were compiled for this line, because it computes with other shapes or in another way from step \
                     to step; give its tensors the same shapes in each step, or make the step with `ferrotune::compile`";
 
@@ -30,13 +33,14 @@ pub fn show_notes_with(show: ShowNote) {
     SHOW.get_or_init(|| show);
 }
 
-/// Whether a call in the form `file:line:column` is in the program itself, and not in Rust's library, in a crate of a registry, or in
-/// Ferrotune's or candle's own sources.
+/// Whether a call in the form `file:line:column` is in the program itself, and not in a library of the system, Rust's own, a crate of a
+/// registry, or Ferrotune's or candle's own sources.
 pub fn is_in_program(call: &str) -> bool {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"));
     let is_ours = Path::new(call).starts_with(workspace) && call.contains("/src/");
     let libraries = ["/rustc/", "/rustlib/src/", "/.cargo/registry/"];
-    !is_ours && !libraries.iter().any(|folder| call.contains(folder))
+    let is_library = libraries.iter().any(|folder| call.contains(folder));
+    call.contains(".rs:") && !is_ours && !is_library
 }
 
 /// Counts a program that was compiled for the place from which this is called.
@@ -63,7 +67,7 @@ fn counted(calls: &[usize]) -> usize {
 
 fn print(calls: &[usize], note: &str) {
     let place = calls.iter().flat_map(|address| lines_at(*address)).find(|call| is_in_program(call));
-    eprintln!("ferrotune: {}: {note}", place.as_deref().unwrap_or("an unknown place"));
+    eprintln!("ferrotune: {}: {note}", place.as_deref().unwrap_or(UNKNOWN_PLACE));
 }
 
 /// The lines of the calls at an address, several where functions have been inlined; none without debug information.

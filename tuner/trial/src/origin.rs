@@ -40,7 +40,7 @@ fn show_note(calls: &[usize], note: &str) {
     let lines = lines_of(calls);
     let in_program = || lines.iter().find(|line| ferrotune_xla::is_in_program(line)).cloned();
     let place = innermost_in_notebook(|| lines.clone()).or_else(in_program);
-    eprintln!("ferrotune: {}: {note}", place.as_deref().unwrap_or("an unknown place"));
+    eprintln!("ferrotune: {}: {note}", place.as_deref().unwrap_or(ferrotune_xla::UNKNOWN_PLACE));
 }
 
 fn witness(error: &candle_core::Error) {

@@ -254,8 +254,9 @@ fn a_line_that_compiles_more_than_ten_programs_is_noted_once() -> Result<()> {
     assert!(output.status.success(), "{said}");
     let notes: Vec<&str> = said.lines().filter(|line| line.starts_with("ferrotune: ")).collect();
     let [note] = notes.as_slice() else { panic!("{notes:?}") };
-    assert!(note.contains("reads.rs:") || note.contains("an unknown place"), "{note}");
-    assert!(note.contains("more than 10 programs were compiled for this line"), "{note}");
+    // A release has no lines.
+    assert!(note.contains("/reads.rs:") || note.contains("a line that has no debug information"), "{note}");
+    assert!(note.contains(": more than 10 programs were compiled for this line"), "{note}");
     Ok(())
 }
 

@@ -6,6 +6,8 @@
 use super::Slot;
 use crate::tensor::Tensor_;
 use crate::{Device, Storage, Tensor};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Weak};
 
 /// The operands of an operation on a device that the program provides. While this lives, each of their storages counts its use.
@@ -48,32 +50,32 @@ impl Drop for Operands {
     }
 }
 
-/// The tensors of a storage that operations use, each with the number of uses.
+/// The tensors of a storage that operations use, by their addresses, each with the number of uses. A weight has one more in each step.
 #[derive(Default)]
-pub(super) struct Uses(Vec<(Weak<Tensor_>, usize)>);
+pub(super) struct Uses(HashMap<usize, (Weak<Tensor_>, usize)>);
 
 impl Uses {
     fn add(&mut self, tensor: &Weak<Tensor_>) {
-        match self.0.iter_mut().find(|(other, _)| other.ptr_eq(tensor)) {
-            Some((_, uses)) => *uses += 1,
-            None => self.0.push((tensor.clone(), 1)),
-        }
+        let (_, uses) = self.0.entry(tensor.as_ptr().addr()).or_insert_with(|| (tensor.clone(), 0));
+        *uses += 1;
     }
 
     fn remove(&mut self, tensor: &Weak<Tensor_>) {
-        if let Some((_, uses)) = self.0.iter_mut().find(|(other, _)| other.ptr_eq(tensor)) {
-            *uses -= 1;
+        if let Entry::Occupied(mut entry) = self.0.entry(tensor.as_ptr().addr()) {
+            entry.get_mut().1 -= 1;
+            if entry.get().1 == 0 {
+                entry.remove();
+            }
         }
-        self.0.retain(|(_, uses)| *uses > 0);
     }
 
     /// How many tensors of the storage nothing but these uses keeps.
     pub(super) fn tensors_kept(&self) -> usize {
-        self.0.iter().filter(|(tensor, uses)| tensor.strong_count() <= *uses).count()
+        self.0.values().filter(|(tensor, uses)| tensor.strong_count() <= *uses).count()
     }
 
     /// One of the tensors. It must not be dropped while this is locked: it may be the last pointer, and remove a use.
     pub(super) fn any_tensor(&self) -> Option<Arc<Tensor_>> {
-        self.0.iter().find_map(|(tensor, _)| tensor.upgrade())
+        self.0.values().find_map(|(tensor, _)| tensor.upgrade())
     }
 }
