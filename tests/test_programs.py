@@ -226,6 +226,9 @@ def test_cell_that_decides_no_type_leaves_it_open_and_undo_takes_the_decision_ba
     assert "undecided, until a cell uses them: open" in kernel.ok("%who").display
     kernel.ok('open.push("text");')
     assert kernel.ok("open").result == '["text"]'
+    kernel.ok(":opt 1\nlet mut below = Vec::new(); let number = 0;")
+    kernel.ok("below.push(1u8); let wide: u64 = number;")
+    assert kernel.ok("(below, number)").result == "([1], 0)"
 
 
 @pytest.mark.parametrize("name", ASSUMED)

@@ -132,3 +132,13 @@ def test_type_that_is_defined_anew_is_used_as_before(start):
     kernel.ok("use E::*;\nlet P { x, .. } = p.clone(); let u = U { y: 5 };")
     assert kernel.ok("(m::x(&p), m::y(&p), p.go(), x, unsafe { u.y }, matches!(e[1], B(_)), p == P::new(3))").result == "(3, 3, 4, 3, 5, true, true)"
     assert kernel.ok("p").result.startswith("P { x: 3")
+
+
+def test_items_of_one_cell_with_one_name_do_not_replace_each_other(start):
+    kernel = start()
+    kernel.ok("#[cfg(unix)]\nfn system() -> u8 { 1 }\n#[cfg(not(unix))]\nfn system() -> u8 { 2 }\n")
+    kernel.ok("macro_rules! twice { ($x:expr) => { 2 * $x } }\nfn twice(x: u8) -> u8 { x + x }\nmod shape { pub struct S; }\nfn shape() -> shape::S { shape::S }")
+    assert kernel.ok("let s = shape(); (system(), twice!(3), twice(4))").result == "(1, 6, 8)"
+    assert "defined multiple times" in kernel.fails("fn f() {}\nfn f() {}").error
+    kernel.ok("fn system() -> u8 { 3 }")
+    assert kernel.ok("system()").result == "3"

@@ -4,12 +4,13 @@
 
 use crate::engine::Engine;
 use crate::engine::evaluate::asking;
+use crate::engine::evaluate::commands;
 use crate::engine::evaluate::evaluator::Evaluated;
 use crate::engine::evaluate::evaluator_state::Undecided;
 use crate::engine::evaluate::insertions::Insertions;
 use crate::engine::evaluate::preparation::Prepared;
 use crate::failure::Failure;
-use crate::statements;
+use crate::statements::{self, Parsed};
 use evcxr::{CompilationError, Error};
 use ferrotune_magics::Split;
 use proc_macro2::{LineColumn, Span, TokenStream, TokenTree};
@@ -147,18 +148,17 @@ fn are_about_types(errors: &[CompilationError]) -> bool {
 
 /// The statements of the cell that only make values of numbers without a type.
 fn with_assumed_types(source: &str, insertions: &Insertions) -> Vec<Undecided> {
-    let Some(parsed) = source.parse().ok().and_then(statements::parse) else { return Vec::new() };
+    let Some(parsed) = parsed(source) else { return Vec::new() };
     let locals = parsed.statements.iter().filter_map(|statement| match statement {
         Stmt::Local(local) if !matches!(local.pat, Pat::Type(_)) && is_without_effect(local) => Some(local),
         _ => None,
     });
     let numbers =
         locals.filter(|local| local.init.as_ref().is_some_and(|init| has_open_number(init.expr.to_token_stream())));
-    let statements = numbers.filter_map(|local| {
-        let names = statements::names(&local.pat);
-        Some(Undecided { names, statement: text(source, local.span(), insertions)? })
-    });
-    statements.collect()
+    let statement = |local: &Local| text(source, local.span(), insertions);
+    numbers
+        .filter_map(|local| Some(Undecided { names: statements::names(&local.pat), statement: statement(local)? }))
+        .collect()
 }
 
 fn has_open_number(tokens: TokenStream) -> bool {
@@ -206,7 +206,7 @@ fn set_aside(source: &str, errors: &[CompilationError], insertions: &Insertions)
             is_open.then(|| starts.collect())
         })
         .collect::<Option<_>>()?;
-    let statements = statements::parse(source.parse().ok()?)?.statements;
+    let statements = parsed(source)?.statements;
     let mut waiting = Vec::new();
     let mut rest: Vec<String> = source.split('\n').map(str::to_owned).collect();
     let mut has_place = vec![false; places.len()];
@@ -231,10 +231,14 @@ fn set_aside(source: &str, errors: &[CompilationError], insertions: &Insertions)
     has_place.iter().all(|has| *has).then(|| (waiting, rest.join("\n")))
 }
 
+/// The statements of a cell, which may have commands such as `:dep` above them.
+fn parsed(source: &str) -> Option<Parsed> {
+    statements::parse(commands::blanked(source).parse().ok()?)
+}
+
 /// The waiting statements whose names a cell uses outside of its items.
 fn used_by(source: &str, waiting: &[Undecided]) -> Vec<Undecided> {
-    let Ok(tokens) = source.parse::<TokenStream>() else { return Vec::new() };
-    let Some(parsed) = statements::parse(tokens) else { return Vec::new() };
+    let Some(parsed) = parsed(source) else { return Vec::new() };
     let outside = parsed.statements.iter().filter(|statement| !matches!(statement, Stmt::Item(_)));
     let mut tokens: TokenStream = outside.map(ToTokens::to_token_stream).collect();
     tokens.extend(parsed.last.into_iter().flatten());
@@ -298,11 +302,8 @@ fn mentions(tokens: TokenStream, names: &[String]) -> bool {
 /// The user's text of a statement, in one line; none if it has a comment that reaches to a line's end.
 fn text(source: &str, span: Span, insertions: &Insertions) -> Option<String> {
     let lines = (1..).zip(source.split('\n'));
-    let parts = lines.filter_map(|(number, line)| {
-        let columns = columns(span, number)?;
-        Some(line.chars().skip(columns.start).take(columns.len()).collect::<String>())
-    });
-    let parts: Vec<String> = parts.collect();
+    let part = |columns: Range<usize>, line: &str| line.chars().skip(columns.start).take(columns.len()).collect();
+    let parts: Vec<String> = lines.filter_map(|(number, line)| Some(part(columns(span, number)?, line))).collect();
     let is_own = !insertions.are_between(span.start(), span.end());
     (is_own && !parts.iter().any(|part| part.contains("//"))).then(|| parts.join(" "))
 }
@@ -389,8 +390,7 @@ mod tests {
     #[test]
     fn a_statement_of_several_lines_waits_in_one() {
         let source = "let n = 1;\nlet a =\n    Vec::new(); n";
-        let statements = statements::parse(source.parse().unwrap()).unwrap().statements;
-        let span = statements[1].span();
+        let span = parsed(source).unwrap().statements[1].span();
         assert_eq!(text(source, span, &Insertions::default()).as_deref(), Some("let a =     Vec::new();"));
         let mut lines: Vec<String> = source.split('\n').map(str::to_owned).collect();
         blank(&mut lines, span);
