@@ -292,28 +292,16 @@ impl external::Backend for Backend {
         let _reading = profile::span(Part::ReadBack);
         let node = Value::of(value)?.node().spread_as(None);
         self.trace.refuse_read(&node)?;
-        let read = self.compute_and_read(std::slice::from_ref(&node), Some(&node))?;
+        let reading = self.compute_and_read(std::slice::from_ref(&node), Some(&node))?;
         node.sound()?;
         let Some([buffer, ..]) = node.value() else { bail!("{self:?} has computed nothing; please report this") };
-        let again = || buffer.download().and_then(Transfer::wait).map_err(Error::wrap);
-        let literal = read.map_or_else(again, Ok)?;
+        let literal = reading.map_or_else(|| buffer.download(), Ok).and_then(Transfer::wait).map_err(Error::wrap)?;
         self.traffic.to_host(&node.dims, element_of(dtype)?, literal.bytes().len());
         values_of(&literal, dtype)
     }
 
-    fn stored(&self, slot: &Arc<Slot>) {
-        // Only values of this backend are stored on its device.
-        if let Ok(value) = Value::of(&slot.value()) {
-            value.set_storage(slot);
-        }
-    }
-
     fn assigned(&self, slot: &Arc<Slot>, before: &external::Value) {
-        self.stored(slot);
-        // A storage that candle has made without elements, as for a copy, is no variable. Like other results, it is computed once it is
-        // needed.
-        let is_new = Value::of(before).is_ok_and(Value::is_uninit);
-        if !self.trace.assigned(slot, before) && !is_new {
+        if !self.trace.assigned(slot, before) {
             self.changed().push(Arc::downgrade(slot));
         }
     }

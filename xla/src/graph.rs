@@ -8,10 +8,9 @@ use crate::checks::{Check, Fault};
 use crate::element::{is_float, rounded};
 use crate::mesh::Sharding;
 pub(crate) use array::Array;
-use candle_core::external::Slot;
 use ferrotune_devices::pjrt::{Buffer, Element};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The operation by which an array follows from its inputs. Unless noted otherwise, the names and rules are [StableHLO]'s.
 ///
@@ -101,13 +100,6 @@ pub(crate) enum Op {
     OutOfRange(usize),
     /// The first input, with a check. The second input is a scalar: an index out of range, or [`NONE_FOUND`](crate::checks::NONE_FOUND).
     Checked(Check),
-}
-
-impl Op {
-    /// Whether the value is part of each program that uses it: numbers, or nothing.
-    pub(crate) fn is_literal(&self) -> bool {
-        matches!(self, Op::Number | Op::Uninit | Op::Constant(_) | Op::Table(_) | Op::Iota(_))
-    }
 }
 
 /// A function of one array. The names are StableHLO's; `Erf` is CHLO's.
@@ -210,8 +202,6 @@ pub(crate) struct Node {
     value: OnceLock<Vec<Buffer>>,
     /// The index out of range because of which the value cannot be read. It is set before the value.
     fault: OnceLock<Arc<Fault>>,
-    /// The storage of candle that was given this node.
-    storage: OnceLock<Weak<Slot>>,
 }
 
 /// The number of the next node.
@@ -244,8 +234,7 @@ impl Node {
             inputs.iter().filter(|input| input.value().is_none()).map(|input| input.depth + 1).max().unwrap_or(0);
         let Form { dims, element, sharding } = form;
         let (inputs, value, fault) = (Mutex::new(inputs), OnceLock::new(), OnceLock::new());
-        let storage = OnceLock::new();
-        Arc::new(Node { id: next_id(), op, dims, element, sharding, numbers, depth, inputs, value, fault, storage })
+        Arc::new(Node { id: next_id(), op, dims, element, sharding, numbers, depth, inputs, value, fault })
     }
 
     /// A node of which only the form is known.
@@ -355,16 +344,6 @@ impl Node {
             let inputs = std::mem::take(&mut *self.lock());
             free(inputs);
         }
-    }
-
-    /// Records the storage that refers to this node. Each storage has its own node.
-    pub(crate) fn set_storage(&self, slot: &Arc<Slot>) {
-        self.storage.get_or_init(|| Arc::downgrade(slot));
-    }
-
-    /// The storage that was given this node, if it still exists. It may refer to another node now.
-    pub(crate) fn storage(&self) -> Option<Arc<Slot>> {
-        self.storage.get().and_then(Weak::upgrade)
     }
 
     /// The value of a node that has no other owner; otherwise the node itself.

@@ -4,7 +4,6 @@ use crate::checks::{Check, Checks, Fault};
 use crate::graph::{Array as _, Node, Op};
 use crate::mesh::Cores;
 use crate::random;
-use candle_core::Result;
 use ferrotune_devices::pjrt::Element;
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -97,36 +96,6 @@ impl Program {
             [only] => Some(only.clone()),
             _ => Some(Node::new(Op::Concatenate(0), found, &[self.checks.len()], Element::S64)),
         }
-    }
-
-    /// Also returns the values of the held nodes that it computes on the way to its results. A value that follows from another one, or
-    /// from numbers, without computation is left out.
-    pub(crate) fn return_held(&mut self, is_held: impl Fn(&Arc<Node>) -> Result<bool>) -> Result<()> {
-        let end = self.results.len() - usize::from(!self.checks.is_empty());
-        let mut is_there = vec![false; self.instructions.len()];
-        for place in &self.results[..end] {
-            is_there[*place] = true;
-        }
-        let mut held = Vec::new();
-        for (place, Instruction { node, inputs, argument }) in self.instructions.iter().enumerate() {
-            let follows = match node.op {
-                Op::Reshape | Op::Broadcast(_) => inputs.iter().all(|input| is_there[*input]),
-                _ => node.op.is_literal(),
-            };
-            is_there[place] |= follows || argument.is_some();
-            if !is_there[place] && is_held(node)? {
-                is_there[place] = true;
-                held.push(place);
-            }
-        }
-        self.results.splice(end..end, held);
-        Ok(())
-    }
-
-    /// The nodes whose values the program returns, without the results of the checks.
-    pub(crate) fn returned(&self) -> Vec<Arc<Node>> {
-        let end = self.results.len() - usize::from(!self.checks.is_empty());
-        self.results[..end].iter().map(|place| self.instructions[*place].node.clone()).collect()
     }
 
     /// Adds all nodes that `results` need, and that are not placed yet, in an order in which inputs come first.

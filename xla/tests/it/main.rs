@@ -11,7 +11,6 @@ mod names;
 mod pipeline;
 mod plugin;
 mod random;
-mod reads;
 mod sharding;
 mod space;
 mod step;

@@ -7,7 +7,6 @@
 //! Such a device takes the place that Metal has where Metal is not built in: [`Device::Metal`] and `Storage::Metal`.
 
 mod device;
-mod operands;
 mod storage;
 
 use crate::op::ReduceOp;
@@ -19,8 +18,6 @@ use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use crate::op::CmpOp;
-pub(crate) use operands::Operands;
-use operands::Uses;
 
 /// A value on the device, as the backend knows it: a dense array.
 pub type Value = Arc<dyn Any + Send + Sync>;
@@ -108,9 +105,6 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// The elements of a value, which has this type.
     fn download(&self, value: &Value, dtype: DType) -> Result<CpuStorage>;
 
-    /// A new storage refers to its first value.
-    fn stored(&self, slot: &Arc<Slot>);
-
     /// A storage refers to another value now than `before`.
     fn assigned(&self, slot: &Arc<Slot>, before: &Value);
 
@@ -123,17 +117,9 @@ pub trait Backend: Any + Debug + Send + Sync {
 }
 
 /// Which value a storage refers to.
-pub struct Slot {
-    value: Mutex<Value>,
-    /// The operations for `backward` that use the storage.
-    uses: Mutex<Uses>,
-}
+pub struct Slot(Mutex<Value>);
 
 impl Slot {
-    fn new(value: Value) -> Arc<Self> {
-        Arc::new(Slot { value: Mutex::new(value), uses: Mutex::default() })
-    }
-
     pub fn value(&self) -> Value {
         self.lock().clone()
     }
@@ -145,21 +131,7 @@ impl Slot {
 
     fn lock(&self) -> MutexGuard<'_, Value> {
         // A reference is replaced whole or not at all.
-        self.value.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether only operations that `backward` needs keep the storage, and no tensor of the program does.
-    pub fn is_kept_for_backward_alone(&self) -> bool {
-        let (kept, tensor) = {
-            let uses = self.uses();
-            (uses.tensors_kept(), uses.any_tensor())
-        };
-        tensor.is_some_and(|tensor| tensor.tensors_of_storage() == kept)
-    }
-
-    fn uses(&self) -> MutexGuard<'_, Uses> {
-        // A use is added or removed whole or not at all.
-        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -247,8 +219,7 @@ impl Device {
 impl MetalDevice {
     /// A storage of `count` elements that refers to `value`.
     pub fn storage(&self, value: Value, dtype: DType, count: usize) -> MetalStorage {
-        let slot = Slot::new(value);
-        self.backend.stored(&slot);
+        let slot = Arc::new(Slot(Mutex::new(value)));
         MetalStorage { slot, dtype, count, device: self.clone() }
     }
 
