@@ -73,6 +73,13 @@ def test_panic_in_a_linked_function_has_its_line(start):
     assert re.search(r"no \(In \[\d\] line 3\)", kernel.fails("failing()").error)
 
 
+def test_backtrace_names_a_linked_function(start):
+    kernel = start()
+    kernel.ok(BIG.replace("one(x) + 1", 'std::backtrace::Backtrace::force_capture().to_string().contains(": ctx::big\\n") as i32'))
+    kernel.ok("big(1)")
+    assert kernel.ok("big(1)").result == "1"
+
+
 def test_objective_has_the_function_itself(start):
     kernel = start()
     kernel.ok(BIG)

@@ -4,6 +4,7 @@
 //! alone, such as an objective, defines all functions itself.
 
 use crate::code_block::CodeBlock;
+use crate::module::CRATE_NAME;
 use crate::rust_analyzer::EDITION;
 use crate::statics::defined_in;
 use ra_ap_syntax::AstNode;
@@ -37,10 +38,8 @@ pub(crate) struct Home {
 impl Home {
     /// Makes a cell the home of a function; none if the item is another one, or has to be compiled by each cell.
     pub(crate) fn new(item: &str, cell: i32) -> Option<Home> {
-        static LAST: AtomicUsize = AtomicUsize::new(0);
-        let declaration = declaration(item)?;
-        let symbol = format!("evcxr_function_{}", LAST.fetch_add(1, Ordering::Relaxed) + 1);
-        Some(Home { cell, symbol, declaration })
+        let (name, declaration) = declaration(item)?;
+        Some(Home { cell, symbol: new_symbol(&name), declaration })
     }
 
     /// The item's block with both forms of the function, which is its first segment.
@@ -55,9 +54,17 @@ impl Home {
     }
 }
 
-/// The declaration of a large function in a block of `extern`; none for other items, and for a function that needs what only its own
-/// library has.
-fn declaration(item: &str) -> Option<String> {
+/// A name that no other function has. Backtraces and flame graphs show it as `ctx::` and the function's name: it has the form of rustc's
+/// own names, with a number where these have a hash.
+fn new_symbol(name: &str) -> String {
+    static LAST: AtomicUsize = AtomicUsize::new(0);
+    let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    format!("_ZN{}{CRATE_NAME}{}{name}17h{number:016x}E", CRATE_NAME.len(), name.len())
+}
+
+/// The name of a large function and its declaration in a block of `extern`; none for other items, and for a function that needs what only
+/// its own library has.
+fn declaration(item: &str) -> Option<(String, String)> {
     let file = SourceFile::parse(item, EDITION);
     let mut items = file.tree().syntax().children().filter_map(ast::Item::cast).collect::<Vec<_>>();
     let (Some(ast::Item::Fn(function)), true) = (items.pop(), items.is_empty() && file.errors().is_empty()) else {
@@ -94,7 +101,9 @@ fn declaration(item: &str) -> Option<String> {
     let visibility = function.visibility().map(|visibility| format!("{} ", visibility.syntax().text())).unwrap_or_default();
     let qualifier = if function.unsafe_token().is_some() { "unsafe" } else { "safe" };
     let lifetimes = function.generic_param_list().map(|list| on_one_line(list.syntax())).unwrap_or_default();
-    Some(format!("{visibility}{qualifier} fn {}{lifetimes}({}){result};", function.name()?.text(), parameters?.join(", ")))
+    let name = function.name()?.text().to_string();
+    let declaration = format!("{visibility}{qualifier} fn {name}{lifetimes}({}){result};", parameters?.join(", "));
+    Some((name, declaration))
 }
 
 fn is_harmless(attribute: ast::Attr) -> bool {
@@ -130,7 +139,7 @@ mod tests {
             ("unsafe fn f(x: *const u8) -> !", "unsafe fn f(_: *const u8) -> !;"),
             ("fn f(g: fn(&str) -> u8, h: &dyn Fn(u8) -> u8)", "safe fn f(_: fn(&str) -> u8, _: &dyn Fn(u8) -> u8);"),
         ] {
-            assert_eq!(declaration(&large(signature)).as_deref(), Some(declared), "{signature}");
+            assert_eq!(declaration(&large(signature)), Some(("f".to_owned(), declared.to_owned())), "{signature}");
         }
     }
 
