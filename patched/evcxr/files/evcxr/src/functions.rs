@@ -7,6 +7,7 @@ use crate::code_block::CodeBlock;
 use crate::module::CRATE_NAME;
 use crate::rust_analyzer::EDITION;
 use crate::statics::defined_in;
+use crate::statics::first_word;
 use ra_ap_syntax::AstNode;
 use ra_ap_syntax::SourceFile;
 use ra_ap_syntax::SyntaxNode;
@@ -107,8 +108,7 @@ fn declaration(item: &str) -> Option<(String, String)> {
 }
 
 fn is_harmless(attribute: ast::Attr) -> bool {
-    let path = attribute.meta().and_then(|meta| meta.syntax().first_token());
-    path.is_some_and(|token| HARMLESS.contains(&token.text()))
+    first_word(&attribute).is_some_and(|word| HARMLESS.contains(&word.text()))
 }
 
 /// Whether a type can be written in a declaration: `impl Trait` is another type there.

@@ -12,6 +12,7 @@ use once_cell::sync::Lazy;
 use ra_ap_syntax::AstNode;
 use ra_ap_syntax::SourceFile;
 use ra_ap_syntax::SyntaxNode;
+use ra_ap_syntax::SyntaxToken;
 use ra_ap_syntax::ast;
 use ra_ap_syntax::ast::HasAttrs;
 use ra_ap_syntax::ast::HasName;
@@ -102,6 +103,11 @@ fn declared_by_thread_local(node: &SyntaxNode) -> Option<Vec<ast::Static>> {
     (file.errors().is_empty() && !statics.is_empty()).then_some(statics)
 }
 
+/// The first word in the brackets of an attribute.
+pub(crate) fn first_word(attribute: &ast::Attr) -> Option<SyntaxToken> {
+    attribute.meta()?.syntax().first_token()
+}
+
 /// The condition that a static or a function is defined here: in its own cell, and in a library that is loaded alone.
 pub(crate) fn defined_in(cell: i32) -> String {
     format!("any({IN_CELL}{cell}\", not(evcxr_linked))")
@@ -121,10 +127,7 @@ struct Linked {
 impl Linked {
     /// The declaration of a static; none if it has a place already or is no static of Rust.
     fn of(place: &ast::Static) -> Option<Linked> {
-        let is_harmless = |attribute: ast::Attr| {
-            let path = attribute.meta().and_then(|meta| meta.syntax().first_token());
-            path.is_some_and(|token| HARMLESS.contains(&token.text()))
-        };
+        let is_harmless = |attribute: ast::Attr| first_word(&attribute).is_some_and(|word| HARMLESS.contains(&word.text()));
         let is_extern = place.syntax().ancestors().any(|node| ast::ExternItemList::can_cast(node.kind()));
         if is_extern || !place.attrs().all(is_harmless) {
             return None;

@@ -2,6 +2,7 @@
 
 use crate::code_block::CodeBlock;
 use crate::rust_analyzer::EDITION;
+use crate::statics::first_word;
 use ra_ap_syntax::AstNode;
 use ra_ap_syntax::SourceFile;
 use ra_ap_syntax::SyntaxElement;
@@ -70,8 +71,7 @@ pub(crate) fn meaning(block: &str) -> Option<(String, BTreeSet<String>)> {
 
 /// Whether an attribute changes no value's form in memory.
 fn is_for_code(attribute: ast::Attr) -> bool {
-    let path = attribute.meta().and_then(|meta| meta.syntax().first_token());
-    path.is_some_and(|token| !["cfg", "cfg_attr", "repr"].contains(&token.text()))
+    first_word(&attribute).is_some_and(|word| !["cfg", "cfg_attr", "repr"].contains(&word.text()))
 }
 
 /// The block of an item, whose first segment is a type, with the type in a module; none if the type cannot be in one.

@@ -6,6 +6,7 @@ use crate::functions::Home;
 use crate::versions;
 use std::collections::BTreeSet;
 use std::collections::HashMap;
+use std::slice;
 
 impl ContextState {
     /// The items of the cell that is compiled now.
@@ -20,11 +21,14 @@ impl ContextState {
     /// Makes the cell that is compiled now the home of large functions that it may call. A change of any item takes all homes away,
     /// since it may change what a name in a function means.
     pub(super) fn link_functions(&mut self, before: &ContextState, user_code: &CodeBlock) {
-        let texts = |blocks: &[CodeBlock]| blocks.iter().map(CodeBlock::code_string).collect::<Vec<_>>();
-        let has = |name: &String, old: &CodeBlock| self.items_by_name.get(name).is_some_and(|new| new.code_string() == old.code_string());
+        fn texts(blocks: &[CodeBlock]) -> impl Iterator<Item = &str> {
+            blocks.iter().flat_map(|block| &block.segments).map(|segment| segment.code.as_str())
+        }
+        let is_same = |new: &CodeBlock, old: &CodeBlock| texts(slice::from_ref(new)).eq(texts(slice::from_ref(old)));
+        let has = |name: &String, old: &CodeBlock| self.items_by_name.get(name).is_some_and(|new| is_same(new, old));
         let is_as_before = self.items_by_name.len() == before.items_by_name.len()
             && before.items_by_name.iter().all(|(name, old)| has(name, old))
-            && texts(&self.unnamed_items) == texts(&before.unnamed_items)
+            && texts(&self.unnamed_items).eq(texts(&before.unnamed_items))
             && self.attributes.len() == before.attributes.len()
             && self.extern_crate_stmts == before.extern_crate_stmts
             && self.external_deps == before.compiled_deps;
@@ -50,6 +54,10 @@ impl ContextState {
     /// by its path: with the same path, `Any` would take a value of the old type for one of the new type.
     pub(super) fn tell_types_apart(&mut self, before: &ContextState) {
         let changed = self.changed_names(before);
+        // A new type is among them.
+        if changed.is_empty() {
+            return;
+        }
         let is_type = |block: &CodeBlock| block.segments.first().is_some_and(|segment| versions::is_type(&segment.code));
         let types = self.items_by_name.iter().filter(|(_, block)| is_type(block)).map(|(name, _)| name.clone());
         for name in types.collect::<Vec<_>>() {
