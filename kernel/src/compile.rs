@@ -115,8 +115,12 @@ fn cargo(arguments: &[OsString]) -> Result<ExitCode> {
             _ => {}
         }
     }
-    if verb == "metadata" && kernel_socket().is_some() {
-        return with_kernel(|kernel| dependencies::metadata(arguments, kernel));
+    if kernel_socket().is_some() {
+        match verb {
+            "metadata" => return with_kernel(|kernel| dependencies::metadata(arguments, kernel)),
+            "check" => return with_kernel(|kernel| build_crates(offline, kernel)),
+            _ => {}
+        }
     }
     bail!("{}", environment::cargo()?.args(arguments).exec())
 }
@@ -125,6 +129,22 @@ fn cargo(arguments: &[OsString]) -> Result<ExitCode> {
 enum Emit {
     Library,
     Nothing,
+}
+
+/// Builds the notebook's crates for rust-analyzer, which reads from cargo's messages where procedural macros are, and what build
+/// scripts have made. It shows the errors of this command as they are, and does not read them as those of a compiler.
+fn build_crates(offline: bool, kernel: &mut Kernel) -> Result<ExitCode> {
+    let folder = std::env::current_dir()?;
+    let manifest = Manifest::read(&folder.join("Cargo.toml"))?;
+    match dependencies::messages(&manifest, &folder, offline, kernel) {
+        Ok(messages) => std::io::stdout().write_all(messages.as_bytes())?,
+        Err(error) if error.is::<stoppable::Stopped>() => return Err(error),
+        Err(error) => {
+            eprintln!("{error:#}");
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn compile(offline: bool, emit: Emit, kernel: &mut Kernel) -> Result<ExitCode> {

@@ -28,6 +28,9 @@ use std::time::{Instant, UNIX_EPOCH};
 /// The package that has the user's dependencies.
 const PACKAGE: &str = "cell-dependencies";
 
+/// The file, in the folder of that package, with cargo's messages about the crates of the user.
+const MESSAGES: &str = "messages.json";
+
 /// The optimisation level of the notebook's crates. The level never changes: another level would be another build, with other
 /// types than those of the notebook's variables.
 const OPT_LEVEL: u8 = 2;
@@ -72,7 +75,7 @@ impl Dependencies {
         if manifest.dependencies.is_empty() {
             return Ok(Self::default());
         }
-        let folder = session.join(format!("dependencies-{}", hash(manifest)));
+        let folder = folder(manifest, session);
         let list = folder.join("externs.json");
         if !may_change(manifest)
             && let Ok(text) = fs::read_to_string(&list)
@@ -105,6 +108,20 @@ impl Dependencies {
             rustc.arg("--extern").arg(joined(&format!("{name}="), file)).args(file.parent().map(rpath));
         }
     }
+}
+
+fn folder(manifest: &Manifest, session: &Path) -> PathBuf {
+    session.join(format!("dependencies-{}", hash(manifest)))
+}
+
+/// Builds a notebook's crates, unless this session has built them. Returns what cargo says of each crate, a line of JSON for each
+/// message.
+pub(super) fn messages(manifest: &Manifest, session: &Path, offline: bool, kernel: &mut Kernel) -> Result<String> {
+    if Dependencies::ensure(manifest, session, offline, kernel)?.are_none() {
+        return Ok(String::new());
+    }
+    let file = folder(manifest, session).join(MESSAGES);
+    fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
 }
 
 /// Runs `cargo metadata` for a crate that evcxr tries out, or for rust-analyzer. Cargo downloads crates here.
@@ -166,6 +183,8 @@ fn build(manifest: &Manifest, folder: &Path, offline: bool, kernel: &mut Kernel)
     let session = folder.parent().filter(|_| is_local);
     let target = target::folder(&hash(manifest), session)?;
     let messages = run_cargo(folder, &target, offline, kernel)?;
+    let of_crates: String = messages.lines().filter(|line| !line.contains(PACKAGE)).map(|line| format!("{line}\n")).collect();
+    fs::write(folder.join(MESSAGES), of_crates)?;
     let mut dependencies = collect(&messages, &packages);
     // A library of local crates is of no use to later sessions.
     dependencies.library = library::link(&dependencies, if is_local { folder } else { &target }, kernel)?;
