@@ -1,10 +1,11 @@
 //! What an editor asks about code that does not run, also while other code runs: the source that rust-analyzer sees in place
-//! of the user's, and rust-analyzer itself. Runs nothing, and writes no file.
+//! of the user's, and rust-analyzer itself. A question runs nothing, and writes no file.
 
 use crate::code_block::CodeBlock;
 use crate::errors::Error;
 use crate::eval_context::ContextState;
 use crate::rust_analyzer::RustAnalyzer;
+use crate::rust_analyzer::load_workspace;
 use ra_ap_ide::{Analysis, FileId};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -58,6 +59,15 @@ impl SharedAnalyzer {
     /// A panic leaves rust-analyzer as it was: it gets a new source before each question.
     pub(crate) fn lock(&self) -> MutexGuard<'_, RustAnalyzer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the source. Others can ask while cargo looks for crates and builds them.
+    pub(crate) fn set_source(&self, source: String) -> Result<MutexGuard<'_, RustAnalyzer>, Error> {
+        let manifest = self.lock().changed_manifest(&source)?;
+        let workspace = manifest.map(load_workspace).transpose()?;
+        let mut analyzer = self.lock();
+        analyzer.set_source_in(source, workspace)?;
+        Ok(analyzer)
     }
 
     /// Asks about a source. Waits while code that is evaluated is analysed, and not while it is compiled and runs.

@@ -5,6 +5,7 @@ use ra_ap_ide as ra_ide;
 use ra_ap_syntax::AstNode;
 use ra_ap_syntax::SyntaxKind;
 use ra_ap_syntax::SyntaxNode;
+use ra_ap_syntax::SyntaxToken;
 use ra_ap_syntax::ast;
 use std::collections::BTreeSet;
 
@@ -43,11 +44,17 @@ fn without_semicolon(text: &str) -> &str {
     text.trim().trim_end_matches(';').trim_end()
 }
 
-/// The call of a macro that a whole statement is.
+/// The call of a macro that a whole statement is, but for attributes.
 pub(crate) fn whole_call(statement: &SyntaxNode) -> Option<ast::MacroCall> {
-    let call = statement.descendants().find_map(ast::MacroCall::cast)?;
-    let is_whole = without_semicolon(&statement.text().to_string()) == without_semicolon(&call.syntax().text().to_string());
-    is_whole.then_some(call)
+    let call = statement.descendants().filter(|node| !is_in_attribute(node)).find_map(ast::MacroCall::cast)?;
+    let tokens = statement.descendants_with_tokens().filter_map(|element| element.into_token());
+    let is_outside = |token: &SyntaxToken| !call.syntax().text_range().contains_range(token.text_range());
+    let mut others = tokens.filter(|token| is_outside(token) && !token.kind().is_trivia() && token.kind() != SyntaxKind::SEMICOLON);
+    others.all(|token| token.parent().is_some_and(|parent| is_in_attribute(&parent))).then_some(call)
+}
+
+fn is_in_attribute(node: &SyntaxNode) -> bool {
+    node.ancestors().any(|node| ast::Attr::can_cast(node.kind()))
 }
 
 type Semantics<'a> = ra_ide::Semantics<'a, ra_ide::RootDatabase>;
@@ -92,11 +99,17 @@ fn expand(sema: &Semantics<'_>, call: &ast::MacroCall, depth: usize, statements:
     let expansion = sema.expand_macro_call(call).filter(|_| depth < DEEPEST)?.value;
     for child in expansion.children() {
         match whole_call(&child) {
+            // An attribute leaves out the call.
+            Some(inner) if sema.expand_macro_call(&inner).is_none() && has_attribute(&child) => {}
             Some(inner) if call_in(&child).is_some() => expand(sema, &inner, depth + 1, statements)?,
             _ => statements.push(child),
         }
     }
     Some(())
+}
+
+fn has_attribute(statement: &SyntaxNode) -> bool {
+    statement.descendants().any(|node| ast::Attr::can_cast(node.kind()))
 }
 
 /// The text of an item that a macro has made, which has no blanks.
