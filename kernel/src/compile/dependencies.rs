@@ -183,7 +183,8 @@ fn build(manifest: &Manifest, folder: &Path, offline: bool, kernel: &mut Kernel)
     let session = folder.parent().filter(|_| is_local);
     let target = target::folder(&hash(manifest), session)?;
     let messages = run_cargo(folder, &target, offline, kernel)?;
-    let of_crates: String = messages.lines().filter(|line| !line.contains(PACKAGE)).map(|line| format!("{line}\n")).collect();
+    let of_crates: String =
+        messages.lines().filter(|line| !line.contains(PACKAGE)).map(|line| format!("{line}\n")).collect();
     fs::write(folder.join(MESSAGES), of_crates)?;
     let mut dependencies = collect(&messages, &packages);
     // A library of local crates is of no use to later sessions.
