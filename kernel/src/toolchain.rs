@@ -108,6 +108,11 @@ impl Toolchain {
         Self::of(Path::new(sysroot), host, rule)
     }
 
+    /// Whether the program is there that expands procedural macros for rust-analyzer.
+    pub(crate) fn expands_macros(&self) -> bool {
+        ["libexec", "lib"].iter().any(|folder| self.sysroot.join(folder).join("rust-analyzer-proc-macro-srv").is_file())
+    }
+
     /// The toolchain in a folder.
     pub(crate) fn of(sysroot: &Path, host: &str, rule: Rule) -> Result<Self> {
         let library_folder = sysroot.join("lib/rustlib").join(host).join("lib");

@@ -7,6 +7,9 @@ use crate::folders;
 use crate::prelude::{Prelude, shipped};
 use crate::toolchain::{self, Toolchain, own};
 
+/// What a toolchain without the program that expands procedural macros costs.
+const EXPANDS_NO_MACROS: &str = "a variable whose type a procedural macro makes is kept only if the type is written; a toolchain of rustup has rust-analyzer-proc-macro-srv, which finds such types";
+
 pub(super) fn rows() -> Vec<Row> {
     let linker = match environment::search("cc") {
         Some(linker) => Row::new("linker", linker.display().to_string()),
@@ -29,7 +32,11 @@ fn toolchain_row(toolchain: &anyhow::Result<Option<Toolchain>>) -> Row {
         Ok(Some(toolchain)) => {
             let version = toolchain.version().unwrap_or_else(|| "of an unknown version".to_owned());
             let place = toolchain.sysroot.display();
-            Row::new("Rust", format!("{version} in {place}: {}", toolchain.rule.text()))
+            let row = Row::new("Rust", format!("{version} in {place}: {}", toolchain.rule.text()));
+            match toolchain.expands_macros() {
+                true => row,
+                false => row.with_cure(EXPANDS_NO_MACROS),
+            }
         }
         Ok(None) => {
             let cure = format!("ferrotune setup installs Rust {}; the first cell does so, too", own::VERSION);
