@@ -175,3 +175,22 @@ def test_type_of_a_borrower_that_is_defined_anew_ends_it(start):
     kernel.ok(PARSER.replace("text: &'a str }", "text: &'a str, at: u8 }"))
     assert "the variable parser was dropped: its type has been defined anew" in kernel.run("parser.text;").stderr
     assert kernel.ok("text").result == '"xyz"'
+
+
+SLOTS = """struct Slots<'s, 'v> { places: &'s mut [Option<&'v str>] }
+impl<'v> Slots<'_, 'v> { fn put(&mut self, text: &'v str) { *self.places.iter_mut().find(|place| place.is_none()).unwrap() = Some(text) } }"""
+
+
+def test_borrower_with_a_lifetime_of_its_own_behind_an_exclusive_borrow_is_kept(kernel):
+    kernel.ok(SLOTS)
+    outcome = kernel.ok("let mut places = [None; 3];\nlet mut slots = Slots { places: &mut places };")
+    assert outcome.stderr == ""
+    kernel.ok('slots.put("a");')
+    kernel.ok('slots.put("b");\nlet _ = 1;')
+    kernel.ok("%undo")
+    assert kernel.ok("slots.places").result == '[Some("a"), None, None]'
+    # A text of this cell would be gone in the next one.
+    error = kernel.fails('let text = String::from("b");\nslots.put(&text);').error
+    assert "`text` does not live long enough" in error
+    assert kernel.ok("slots.places.len()").result == "3"
+    assert kernel.ok("places[0]").result == 'Some("a")'

@@ -114,7 +114,8 @@ impl EvaluatorState {
         let mut cell = self.items();
         // These lines equal evcxr's own, since `compile/source.rs` searches for them.
         cell += "{\nlet mut vars_ok = true;\n";
-        for Variable { name, type_name, borrows, .. } in &self.variables {
+        for variable in &self.variables {
+            let (Variable { name, borrows, .. }, type_name) = (variable, variable.type_in_store());
             let check = if borrows.is_empty() { "check_variable" } else { "check_borrower" };
             cell += &format!("vars_ok &= evcxr_variable_store.{check}::<{type_name}>(::std::stringify!({name}));\n");
         }

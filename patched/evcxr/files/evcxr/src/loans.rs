@@ -30,6 +30,9 @@ const DENY: &str = "#[deny(elided_lifetimes_in_paths)]";
 /// The lifetime of what code borrows from variables of the notebook.
 pub(crate) const LIFETIME: &str = "'evcxr";
 
+/// In the type of a stored borrower: a lifetime that is not that of the borrow. It is `'static` in code.
+const OWN: &str = "'evcxr_own";
+
 /// What other variables may do with the owner of a borrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
@@ -50,6 +53,11 @@ pub struct Variable {
 }
 
 impl Variable {
+    /// The type under which the store has the variable.
+    pub fn type_in_store(&self) -> String {
+        if self.borrows.is_empty() { self.type_name.clone() } else { with_lifetime(&self.type_name, "'static") }
+    }
+
     /// The type as the user writes it. A borrower has no lifetime that could be named.
     pub fn shown_type(&self) -> String {
         if self.borrows.is_empty() { self.type_name.clone() } else { without_lifetime(&self.type_name) }
@@ -279,6 +287,38 @@ fn is_value_in_macro(token: &SyntaxToken) -> bool {
 /// A type with this lifetime in place of all lifetimes that it leaves open or has as `'static` or `'evcxr`. The parameters and results of
 /// functions in it have lifetimes of their own.
 pub(crate) fn with_lifetime(type_name: &str, lifetime: &str) -> String {
+    with_lifetimes(type_name, |_| lifetime).replace(OWN, "'static")
+}
+
+/// The type of a stored borrower.
+pub(crate) fn stored(type_name: &str) -> String {
+    with_lifetimes(type_name, |_| "'static")
+}
+
+/// The type of a borrower with the lifetime of the borrow at one place only, the next one after that in the given type, and `'static` at
+/// the others: what is behind `&mut` may have lifetimes of its own. None if there is no such place.
+pub(crate) fn narrowed(type_name: &str) -> Option<String> {
+    let open = |type_name: &str| with_lifetimes(type_name, |_| "'_");
+    let all = type_name.replace(OWN, "'_");
+    let mut places = 0;
+    with_lifetimes(&all, |_| {
+        places += 1;
+        "'_"
+    });
+    let mut narrow = (0..places).map(|place| once(&all, place));
+    if type_name.contains(OWN) {
+        narrow.find(|other| open(other) == open(type_name));
+    }
+    narrow.next().filter(|_| places > 1)
+}
+
+/// A type in which only one of the lifetimes that it leaves open, that at this place, can be the lifetime of a borrow.
+fn once(type_name: &str, place: usize) -> String {
+    with_lifetimes(type_name, |other| if other == place { "'_" } else { OWN })
+}
+
+/// A type with other lifetimes in place of all that it leaves open or has as `'static` or `'evcxr`, by their number.
+fn with_lifetimes<'a>(type_name: &str, mut lifetime: impl FnMut(usize) -> &'a str) -> String {
     const HEAD: &str = "const _: ";
     let text = format!("{HEAD}{type_name} = x;");
     let file = SourceFile::parse(&text, EDITION).tree();
@@ -288,15 +328,17 @@ pub(crate) fn with_lifetime(type_name: &str, lifetime: &str) -> String {
     };
     let mut out = String::new();
     let mut end = HEAD.len();
+    let mut place = 0;
     for node in file.syntax().descendants().filter(|node| !is_of_function(node)) {
         let (range, replacement) = if let Some(reference) = ast::RefType::cast(node.clone()) {
             let Some(sign) = reference.amp_token().filter(|_| reference.lifetime().is_none()) else { continue };
-            (sign.text_range(), format!("&{lifetime} "))
+            (sign.text_range(), format!("&{} ", lifetime(place)))
         } else if ast::Lifetime::can_cast(node.kind()) && ["'_", "'static", LIFETIME].iter().any(|open| node.text() == *open) {
-            (node.text_range(), lifetime.to_owned())
+            (node.text_range(), lifetime(place).to_owned())
         } else {
             continue;
         };
+        place += 1;
         out += &text[end..usize::from(range.start())];
         out += &replacement;
         end = usize::from(range.end());
@@ -372,6 +414,14 @@ mod tests {
         ] {
             assert_eq!(with_lifetime(type_name, "'e"), expected);
         }
+        assert_eq!(stored("Request<'evcxr, 'evcxr_own>"), "Request<'static, 'evcxr_own>");
+        assert_eq!(with_lifetime("Request<'static, 'evcxr_own>", "'e"), "Request<'e, 'static>");
+        let narrower = |type_name: &str| narrowed(type_name).unwrap_or_default();
+        assert_eq!(narrower("Request<'static, '_>"), "Request<'_, 'evcxr_own>");
+        assert_eq!(narrower("Request<'_, 'evcxr_own>"), "Request<'evcxr_own, '_>");
+        assert_eq!(narrower("Request<'evcxr_own, '_>"), "");
+        assert_eq!(narrower("Iter<'_, u8>"), "");
+        assert_eq!(narrower("&mut [&str]"), "&'_ mut [&'evcxr_own str]");
         assert_eq!(without_lifetime("(&'static mut u8, Iter<'static, u8>)"), "(&mut u8, Iter<'_, u8>)");
     }
 }

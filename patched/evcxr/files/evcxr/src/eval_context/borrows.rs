@@ -10,6 +10,8 @@ use crate::loans::LIFETIME;
 use crate::loans::Loan;
 use crate::loans::NAMELESS;
 use crate::loans::converted;
+use crate::loans::narrowed;
+use crate::loans::stored;
 use crate::loans::with_lifetime;
 use crate::unkept::Form;
 use crate::unkept::Unkept;
@@ -85,13 +87,14 @@ impl ContextState {
         self.loans.apply(user_code, |name| {
             let (state, loan) = (self.variable_states.get(name)?, self.loans.lent.get(name)?);
             let borrows = self.loans.borrowers.contains(name);
-            let type_name = with_lifetime(&state.type_name, "'static");
+            let type_name = stored(&state.type_name);
             let (method, value) = if borrows {
                 ("settle_borrower", converted(name, &type_name, LIFETIME, "'static"))
             } else {
                 ("settle", name.to_owned())
             };
-            let address = format!("evcxr_variable_store.{method}::<{type_name}>(::std::stringify!({name}), {value})");
+            let in_store = with_lifetime(&type_name, "'static");
+            let address = format!("evcxr_variable_store.{method}::<{in_store}>(::std::stringify!({name}), {value})");
             Some(loan.reference(name, &type_name, borrows, &address))
         })
     }
@@ -173,6 +176,24 @@ impl ContextState {
                     self.loans.lent.insert(owner, Loan::Exclusive);
                     is_changed = true;
                 }
+            }
+        }
+        // What is behind `&mut` must not have the lifetime of the borrow.
+        let clash = |error: &CompilationError| error.code().is_none() && error.message().starts_with("lifetime may not live long");
+        is_changed || (errors.iter().any(clash) && self.narrow_borrowers())
+    }
+
+    /// Gives the new borrowers whose types have several lifetimes the next one of them alone as that of what they borrow. Returns whether
+    /// any has another type now.
+    fn narrow_borrowers(&mut self) -> bool {
+        let mut is_changed = false;
+        for name in &self.loans.borrowers {
+            let Some(state) = self.variable_states.get_mut(name) else { continue };
+            if state.move_state == VariableMoveState::New
+                && let Some(type_name) = narrowed(&state.type_name)
+            {
+                state.type_name = type_name;
+                is_changed = true;
             }
         }
         is_changed
@@ -259,7 +280,7 @@ impl ContextState {
         }
         for name in borrowers {
             let Some(state) = self.variable_states.get_mut(&name) else { continue };
-            state.type_name = with_lifetime(&state.type_name, "'static");
+            state.type_name = stored(&state.type_name);
             state.borrows.extend(in_use.clone());
             state.borrows.remove(&name);
             // The store knows the owner.
