@@ -1,7 +1,7 @@
 //! The store of a notebook's variables between cells.
 //!
 //! It has the interface of the store that evcxr writes into each cell. Here it is compiled once, and only the code that depends on
-//! the type of a variable is generic.
+//! the type of a variable is generic: each cell compiles that code again. It must not drop a [`Pinned`] or anything larger.
 //!
 //! To the compiler, a struct is still the same type after the type of a field has been redefined. So the store keeps with each value
 //! a fingerprint of the definitions behind its type, which the kernel computes, and compares it, too.
@@ -82,12 +82,12 @@ struct Variable {
 impl VariableStore {
     /// Stores a variable.
     pub fn put_variable<T: 'static>(&mut self, name: &str, value: T) {
-        self.store(name, value, None, false);
+        self.store(name, Pinned::new(Some(value)), None, false);
     }
 
     /// Stores a variable whose type depends on definitions with this fingerprint.
     pub fn put_variable_as<T: 'static>(&mut self, name: &str, definitions: u64, value: T) {
-        self.store(name, value, Some(definitions), false);
+        self.store(name, Pinned::new(Some(value)), Some(definitions), false);
     }
 
     /// Stores a variable again that the cell has taken and shadowed, if the cell ended before it stored the new variable of that name.
@@ -106,12 +106,12 @@ impl VariableStore {
 
     /// Stores a variable that may borrow from whatever the cell has lent, and from the owners of what it has taken.
     pub fn put_borrower<T: 'static>(&mut self, name: &str, value: T) {
-        self.store(name, value, None, true);
+        self.store(name, Pinned::new(Some(value)), None, true);
     }
 
     /// Does the same as [`VariableStore::put_borrower`] for a type that depends on definitions with this fingerprint.
     pub fn put_borrower_as<T: 'static>(&mut self, name: &str, definitions: u64, value: T) {
-        self.store(name, value, Some(definitions), true);
+        self.store(name, Pinned::new(Some(value)), Some(definitions), true);
     }
 
     /// Lends a variable to the cell, which may read it. The address is valid until the variable is moved or dropped.
@@ -119,23 +119,20 @@ impl VariableStore {
     /// # Panics
     /// If the variable does not exist or has another type. [`VariableStore::check_variable`] detects that before.
     pub fn lend<T: 'static>(&mut self, name: &str) -> NonNull<T> {
-        self.begin_cell();
-        let Some(variable) = self.variables.get(name) else { gone(name) };
-        self.in_use.insert(variable.id);
-        pinned::content(&variable.value).unwrap_or_else(|| changed(name))
+        match pinned::content(self.lent(name)) {
+            Some(address) => address,
+            None => changed(name),
+        }
     }
 
     /// Puts a new variable of the cell where it stays, and lends it to the cell. [`VariableStore::keep_settled`] stores it.
     pub fn settle<T: 'static>(&mut self, name: &str, value: T) -> NonNull<T> {
-        self.begin_cell();
-        self.settle_with(name, value, BTreeSet::new())
+        self.settle_with(name, value, false)
     }
 
     /// Does the same as [`VariableStore::settle`] for a variable that may borrow, as of [`VariableStore::put_borrower`].
     pub fn settle_borrower<T: 'static>(&mut self, name: &str, value: T) -> NonNull<T> {
-        self.begin_cell();
-        let owners = self.in_use.clone();
-        self.settle_with(name, value, owners)
+        self.settle_with(name, value, true)
     }
 
     /// Puts a value without a name where it stays as long as something borrows from it, and lends it to the cell.
@@ -143,12 +140,11 @@ impl VariableStore {
         self.settle("", value)
     }
 
-    fn settle_with<T: 'static>(&mut self, name: &str, value: T, owners: BTreeSet<u64>) -> NonNull<T> {
-        let variable = self.variable(value, None, owners);
-        let address = pinned::content(&variable.value).unwrap_or_else(|| changed(name));
-        self.in_use.insert(variable.id);
-        self.settled.push((name.to_owned(), variable));
-        address
+    fn settle_with<T: 'static>(&mut self, name: &str, value: T, borrows: bool) -> NonNull<T> {
+        match pinned::content(self.settled(name, Pinned::new(Some(value)), borrows)) {
+            Some(address) => address,
+            None => changed(name),
+        }
     }
 
     /// Stores a variable that the cell has settled.
@@ -205,10 +201,24 @@ impl VariableStore {
         pinned::copied(address.unwrap_or_else(|| changed(name)))
     }
 
-    fn store<T: 'static>(&mut self, name: &str, value: T, definitions: Option<u64>, borrows: bool) {
+    fn lent(&mut self, name: &str) -> &Pinned {
         self.begin_cell();
-        let owners = if borrows { self.in_use.clone() } else { BTreeSet::new() };
-        let variable = self.variable(value, definitions, owners);
+        let Some(variable) = self.variables.get(name) else { gone(name) };
+        self.in_use.insert(variable.id);
+        &variable.value
+    }
+
+    fn settled(&mut self, name: &str, value: Pinned, borrows: bool) -> &Pinned {
+        self.begin_cell();
+        let variable = self.variable(value, None, borrows);
+        self.in_use.insert(variable.id);
+        let (_, variable) = self.settled.push_mut((name.to_owned(), variable));
+        &variable.value
+    }
+
+    fn store(&mut self, name: &str, value: Pinned, definitions: Option<u64>, borrows: bool) {
+        self.begin_cell();
+        let variable = self.variable(value, definitions, borrows);
         self.put(name, variable);
     }
 
@@ -218,9 +228,10 @@ impl VariableStore {
         self.put(name, Variable { definitions, ..variable });
     }
 
-    fn variable<T: 'static>(&mut self, value: T, definitions: Option<u64>, owners: BTreeSet<u64>) -> Variable {
+    fn variable(&mut self, value: Pinned, definitions: Option<u64>, borrows: bool) -> Variable {
         self.last_id += 1;
-        Variable { id: self.last_id, value: Pinned::new(Some(value)), definitions, owners }
+        let owners = if borrows { self.in_use.clone() } else { BTreeSet::new() };
+        Variable { id: self.last_id, value, definitions, owners }
     }
 
     fn put(&mut self, name: &str, variable: Variable) {
