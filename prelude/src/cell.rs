@@ -23,7 +23,7 @@ use std::any::Any;
 use std::backtrace::Backtrace;
 use std::cell::Cell;
 use std::ffi::c_void;
-use std::panic::{Location, PanicHookInfo};
+use std::panic::{AssertUnwindSafe, Location, PanicHookInfo};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread::ThreadId;
@@ -97,17 +97,10 @@ pub extern "C" fn ferrotune_run(entry: Entry, variables: *mut c_void) -> *mut c_
     let address = variables.expose_provenance();
     let call = || {
         *CELL_THREAD.lock().unwrap_or_else(PoisonError::into_inner) = Some(std::thread::current().id());
-        // A cell catches its own panics. One that is left is of a destructor, which runs behind the cell's statements.
-        let ran =
-            std::panic::catch_unwind(|| entry(std::ptr::with_exposed_provenance_mut(address)).expose_provenance());
-        let address = ran.unwrap_or_else(|payload| {
-            panicked(&*payload);
-            #[expect(clippy::print_stdout, reason = "the supervisor of cells finds the line in the output")]
-            {
-                println!("{PANIC}");
-            }
-            address
-        });
+        // A panic that `run` has not caught is of a destructor, which runs behind the cell's statements.
+        let mut result = address;
+        run(Box::new(|| result = entry(std::ptr::with_exposed_provenance_mut(address)).expose_provenance()));
+        let address = result;
         write_device_profile();
         send_profile();
         address
@@ -278,9 +271,18 @@ thread_local! {
     static IS_REPORTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Reports the places of cells through which a panic came to the kernel. A cell that a panic has ended calls this function, with the
-/// panic's payload. If no hook of ours has seen the panic, reports its message.
-pub fn panicked(payload: &(dyn Any + Send)) {
+/// Runs the code of a cell. Catches its panic, and reports it to the kernel.
+pub fn run(code: Box<dyn FnOnce() + '_>) {
+    let Err(payload) = std::panic::catch_unwind(AssertUnwindSafe(code)) else { return };
+    panicked(&*payload);
+    #[expect(clippy::print_stdout, reason = "the supervisor of cells finds the line in the output")]
+    {
+        println!("{PANIC}");
+    }
+}
+
+/// Reports the places of cells through which a panic came to the kernel. If no hook of ours has seen the panic, reports its message.
+fn panicked(payload: &(dyn Any + Send)) {
     let Some(backtrace) = BACKTRACE.lock().unwrap_or_else(PoisonError::into_inner).take() else {
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));

@@ -18,10 +18,15 @@ const MODULE: &str = "mod evcxr_internal_runtime {";
 const LAST_FUNCTION: &str = "pub fn create_variable_store()";
 /// First line of the error type that evcxr writes for `?`.
 const ERROR_TYPE: &str = "struct EvcxrUserCodeError {}";
-/// Beginning of the line that reports a panic to evcxr.
+/// The lines around the user's code in evcxr's two forms: those above it, and those below it, which report a panic to evcxr.
+const CATCHES: [(&[&str], &[&str]); 2] = [
+    (
+        &["match ::std::panic::catch_unwind(", "::std::panic::AssertUnwindSafe(||{"],
+        &["})) {", "::std::result::Result::Ok(_) => {}", "::std::result::Result::Err(_) => {", PANIC, "}}"],
+    ),
+    (&["if ::std::panic::catch_unwind(||{"], &["}).is_err() {", PANIC, "}"]),
+];
 const PANIC: &str = "::std::println!(\"EVCXR_PANIC_NOTIFICATION\");";
-/// The line above it.
-const CAUGHT: &str = "::std::result::Result::Err(_) => {";
 /// The lines around the future of a cell with `.await`: the first and the last line before it, and the line behind it.
 const RUNTIME: &str = "let mut mutex =";
 const FUTURE: &str = ".block_on(async {";
@@ -92,15 +97,26 @@ fn with_calls_of_prelude(source: &str) -> String {
         .into();
         *from = format!("#[track_caller] {}", from.trim()).into();
     }
-    if let Some(at) = lines.iter().rposition(|line| line.trim() == PANIC)
-        && let Some(caught) = at.checked_sub(1).filter(|at| lines[*at].trim() == CAUGHT)
-    {
-        lines[caught] = CAUGHT.replace('_', "payload").into();
-        lines[at] = format!("::ferrotune::cell::panicked(&*payload); {PANIC}").into();
-    }
+    run_with_prelude(&mut lines);
     last_expression::show_with_prelude(&mut lines);
     unnamed::leave_in_store(&mut lines);
     lines.iter().flat_map(|line| [line, "\n"]).collect()
+}
+
+/// Makes the prelude run the user's code and catch its panic: what catches is compiled once, and not in each cell.
+fn run_with_prelude(lines: &mut [Cow<'_, str>]) {
+    let at = |lines: &[Cow<'_, str>], wanted: &[&str]| {
+        lines.windows(wanted.len()).rposition(|window| window.iter().map(|line| line.trim()).eq(wanted.iter().copied()))
+    };
+    let found = CATCHES.iter().find_map(|(above, below)| {
+        let (begin, end) = at(lines, above).zip(at(lines, below))?;
+        Some((begin..begin + above.len(), end..end + below.len()))
+    });
+    let Some((above, below)) = found else { return };
+    lines[above.clone()].fill("".into());
+    lines[above.start] = "::ferrotune::cell::run(::std::boxed::Box::new(||{".into();
+    lines[below.clone()].fill("".into());
+    lines[below.start] = "}));".into();
 }
 
 /// Makes a cell with `.await` run its future in the library of the user's crates.
@@ -225,9 +241,15 @@ f
 1
 )
 ).evcxr_display();
+match ::std::panic::catch_unwind(
+  ::std::panic::AssertUnwindSafe(||{
+g();
+})) {\u{20}
+  ::std::result::Result::Ok(_) => {}
   ::std::result::Result::Err(_) => {
     ::std::println!(\"EVCXR_PANIC_NOTIFICATION\");
 }}
+h();
 ";
         let expected = "            struct EvcxrUserCodeError {}
             impl<T: ::std::fmt::Debug> ::std::convert::From<T> for EvcxrUserCodeError {
@@ -240,9 +262,15 @@ f
 1
 )
 )).evcxr_display();
-::std::result::Result::Err(payload) => {
-::ferrotune::cell::panicked(&*payload); ::std::println!(\"EVCXR_PANIC_NOTIFICATION\");
-}}
+::ferrotune::cell::run(::std::boxed::Box::new(||{
+
+g();
+}));
+
+
+
+
+h();
 ";
         assert_eq!(with_calls_of_prelude(source), expected);
     }
