@@ -136,6 +136,7 @@ def test_a_device_is_busy_while_it_runs_programs(notebook):
     notebook.ok(
         """let device = ferrotune::device::current()?;
 let weights = Tensor::randn(0f32, 1., (512, 512), &device)?;
+weights.sum_all()?.to_scalar::<f32>()?;
 let rows = Dataset::from_tensors(Tensor::rand(0f32, 1., (1280, 512), &Device::Cpu)?)?.batch(64, false).prefetch(2);"""
     )
     outcome = notebook.ok(

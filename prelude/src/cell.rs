@@ -66,6 +66,7 @@ pub mod shown {
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_start() {
     std::panic::set_hook(Box::new(report_panic));
+    ferrotune_xla::show_notes_with(show_note);
     ferrotune_trial::witness_errors();
     if let Err(error) = interrupt::listen() {
         eprintln!("cells cannot be asked to stop, only ended: {error}");
@@ -251,7 +252,7 @@ fn report_panic(info: &PanicHookInfo<'_>) {
         }
     }
     let name = thread.name().unwrap_or("unnamed");
-    let location = location.unwrap_or_else(|| "an unknown place".to_owned());
+    let location = location.unwrap_or_else(|| ferrotune_xla::UNKNOWN_PLACE.to_owned());
     print_located(format!("thread '{name}' panicked at "), location, format!(": {message}\n"));
 }
 
@@ -327,6 +328,13 @@ pub fn print_located(before: String, location: String, after: String) {
     if connection::send(&KernelFrame::Located { before, location, after }).is_err() {
         eprint!("{plain}");
     }
+}
+
+/// Prints a note of the device with the innermost line of a cell among these calls.
+fn show_note(calls: &[usize], note: &str) {
+    let line = ferrotune_trial::lines_of(calls).into_iter().find(|line| ferrotune_xla::is_in_program(line));
+    let line = line.unwrap_or_else(|| "an unknown place".to_owned());
+    print_located("ferrotune: ".to_owned(), line, format!(": {note}\n"));
 }
 
 /// The macro `dbg!` of the standard library, with the place in the notebook.

@@ -30,6 +30,13 @@ const MOST_DEPTH: usize = 10_000;
 /// The length of the list of all values from which on dropped values are removed, once the list has also doubled since the last removal.
 const FEWEST_LIVE: usize = 4096;
 
+/// A storage that refers to another value since the last computation.
+pub(crate) struct Changed {
+    slot: Weak<Slot>,
+    /// Whether it is new, and holds a copy of other values, as after `contiguous`.
+    is_copy: bool,
+}
+
 /// A PJRT device as a backend of candle ([`external::Backend`]).
 pub struct Backend {
     name: String,
@@ -42,7 +49,7 @@ pub struct Backend {
     generator: Generator,
     executables: Executables,
     /// Storages that refer to another value since the last computation.
-    changed: Mutex<Vec<Weak<Slot>>>,
+    changed: Mutex<Vec<Changed>>,
     /// All values that storages may refer to, and the number of values that remained after the last removal of dropped ones.
     live: Mutex<(Vec<Weak<Value>>, usize)>,
     pub(crate) trace: Trace,
@@ -156,11 +163,15 @@ impl Backend {
             Argument::Node(_) => return Ok(None),
             Argument::Key(node) => return self.upload_key(key_of(&node.numbers)).map(Some),
             Argument::Numbers(numbers, element) => numbers_literal(numbers, *element),
+            Argument::Starts(starts) => {
+                let count = i64::try_from(starts.len()).unwrap_or(i64::MAX);
+                Literal::new(Element::S32, &[count], bytemuck::cast_slice(starts).to_vec())
+            }
         };
         self.upload_to_all(&literal.map_err(Error::wrap)?).map(Some)
     }
 
-    fn changed(&self) -> MutexGuard<'_, Vec<Weak<Slot>>> {
+    fn changed(&self) -> MutexGuard<'_, Vec<Changed>> {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -292,17 +303,28 @@ impl external::Backend for Backend {
         let _reading = profile::span(Part::ReadBack);
         let node = Value::of(value)?.node().spread_as(None);
         self.trace.refuse_read(&node)?;
-        let reading = self.compute_and_read(std::slice::from_ref(&node), Some(&node))?;
+        let read = self.compute_and_read(std::slice::from_ref(&node), Some(&node))?;
         node.sound()?;
         let Some([buffer, ..]) = node.value() else { bail!("{self:?} has computed nothing; please report this") };
-        let literal = reading.map_or_else(|| buffer.download(), Ok).and_then(Transfer::wait).map_err(Error::wrap)?;
+        let again = || buffer.download().and_then(Transfer::wait).map_err(Error::wrap);
+        let literal = read.map_or_else(again, Ok)?;
         self.traffic.to_host(&node.dims, element_of(dtype)?, literal.bytes().len());
         values_of(&literal, dtype)
     }
 
+    fn stored(&self, slot: &Arc<Slot>) {
+        // Only values of this backend are stored on its device.
+        if let Ok(value) = Value::of(&slot.value()) {
+            value.set_storage(slot);
+        }
+    }
+
     fn assigned(&self, slot: &Arc<Slot>, before: &external::Value) {
+        self.stored(slot);
         if !self.trace.assigned(slot, before) {
-            self.changed().push(Arc::downgrade(slot));
+            // candle makes a storage without elements for a copy.
+            let is_copy = Value::of(before).is_ok_and(Value::is_uninit);
+            self.changed().push(Changed { slot: Arc::downgrade(slot), is_copy });
         }
     }
 

@@ -1,6 +1,7 @@
 //! A cache of compiled programs, in memory and in a folder for later processes, so that each program is compiled once.
 
 use crate::budget::Budget;
+use crate::places;
 use crate::program::Program;
 use crate::recent::Recent;
 use crate::stablehlo;
@@ -98,6 +99,7 @@ impl Executables {
         }
         let executable = client.compile(text.as_bytes(), &self.options).map_err(Error::wrap)?;
         self.compilations.fetch_add(1, Ordering::Relaxed);
+        places::count_program();
         if let Some(path) = path {
             // If a plugin cannot write its executables, or the disk is full, the next process compiles the program again.
             let _ = executable.executable().serialize().map_err(io::Error::other).and_then(|bytes| keep(&path, &bytes));

@@ -8,9 +8,10 @@ use crate::checks::{Check, Fault};
 use crate::element::{is_float, rounded};
 use crate::mesh::Sharding;
 pub(crate) use array::Array;
+use candle_core::external::Slot;
 use ferrotune_devices::pjrt::{Buffer, Element};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// The operation by which an array follows from its inputs. Unless noted otherwise, the names and rules are [StableHLO]'s.
 ///
@@ -100,6 +101,18 @@ pub(crate) enum Op {
     OutOfRange(usize),
     /// The first input, with a check. The second input is a scalar: an index out of range, or [`NONE_FOUND`](crate::checks::NONE_FOUND).
     Checked(Check),
+}
+
+impl Op {
+    /// Whether the value is part of each program that uses it: numbers, or nothing.
+    pub(crate) fn is_literal(&self) -> bool {
+        matches!(self, Op::Number | Op::Uninit | Op::Constant(_) | Op::Table(_) | Op::Iota(_))
+    }
+
+    /// Whether the value has the elements of its input in their order.
+    pub(crate) fn is_view(&self) -> bool {
+        matches!(self, Op::Reshape | Op::Broadcast(_))
+    }
 }
 
 /// A function of one array. The names are StableHLO's; `Erf` is CHLO's.
@@ -202,6 +215,8 @@ pub(crate) struct Node {
     value: OnceLock<Vec<Buffer>>,
     /// The index out of range because of which the value cannot be read. It is set before the value.
     fault: OnceLock<Arc<Fault>>,
+    /// The storage of candle that was given this node.
+    storage: OnceLock<Weak<Slot>>,
 }
 
 /// The number of the next node.
@@ -231,10 +246,10 @@ impl Node {
 
     fn of_form(op: Op, inputs: Vec<Arc<Node>>, form: Form, numbers: Vec<f64>) -> Arc<Node> {
         let depth =
-            inputs.iter().filter(|input| input.value().is_none()).map(|input| input.depth + 1).max().unwrap_or(0);
+            inputs.iter().filter_map(|input| input.value().is_none().then_some(input.depth + 1)).max().unwrap_or(0);
         let Form { dims, element, sharding } = form;
-        let (inputs, value, fault) = (Mutex::new(inputs), OnceLock::new(), OnceLock::new());
-        Arc::new(Node { id: next_id(), op, dims, element, sharding, numbers, depth, inputs, value, fault })
+        let (inputs, value, fault, storage) = (Mutex::new(inputs), OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Arc::new(Node { id: next_id(), op, dims, element, sharding, numbers, depth, inputs, value, fault, storage })
     }
 
     /// A node of which only the form is known.
@@ -344,6 +359,16 @@ impl Node {
             let inputs = std::mem::take(&mut *self.lock());
             free(inputs);
         }
+    }
+
+    /// Records the storage that refers to this node. Each storage has its own node.
+    pub(crate) fn set_storage(&self, slot: &Arc<Slot>) {
+        self.storage.get_or_init(|| Arc::downgrade(slot));
+    }
+
+    /// The storage that was given this node, if it still exists. It may refer to another node now.
+    pub(crate) fn storage(&self) -> Option<Arc<Slot>> {
+        self.storage.get().and_then(Weak::upgrade)
     }
 
     /// The value of a node that has no other owner; otherwise the node itself.

@@ -15,6 +15,9 @@ mod literal;
 mod lower;
 mod mesh;
 mod pipeline;
+mod places;
+#[cfg(test)]
+mod plugin;
 mod program;
 mod random;
 mod recent;
@@ -32,6 +35,7 @@ pub use budget::shortage_of;
 pub use device::{Options, cores, device_across, device_on, identity, open, open_across, open_with, profile};
 pub use first_program::{write_first_program, writes_first_program};
 pub use pipeline::{Pipeline, Stage};
+pub use places::{ShowNote, UNKNOWN_PLACE, is_in_program, show_notes_with};
 pub use replicas::{all_reduce_gradients, all_reduce_mean, shard};
 pub use sharding::{device_bytes, spread, with_sharding_constraint, zeros_like};
 pub use step::{Signature, Step};

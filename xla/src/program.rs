@@ -4,8 +4,9 @@ use crate::checks::{Check, Checks, Fault};
 use crate::graph::{Array as _, Node, Op};
 use crate::mesh::Cores;
 use crate::random;
+use candle_core::Result;
 use ferrotune_devices::pjrt::Element;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
@@ -17,7 +18,12 @@ pub(crate) enum Argument {
     Key(Arc<Node>),
     /// The numbers of all nodes [`Op::Number`], in the order of the instructions, in this type.
     Numbers(Vec<f64>, Element),
+    /// The places at which slices begin, for [`Program::move_slices`].
+    Starts(Vec<i32>),
 }
+
+/// The most slices of a program that begin at arguments of it.
+const MOST_MOVED: usize = 16;
 
 /// A node that is not placed in the order yet, with its inputs once they have been visited.
 type Open = (Arc<Node>, Option<Vec<Arc<Node>>>);
@@ -38,6 +44,8 @@ pub(crate) struct Program {
     pub(crate) results: Vec<usize>,
     /// The instructions that check indexes. If there are any, the last result of the program has the result of each check, one number each.
     pub(crate) checks: Vec<(usize, Check)>,
+    /// The slices that begin where an argument says, each with the index of its first number there.
+    pub(crate) moved: BTreeMap<usize, usize>,
     /// The arguments whose memory a result reuses: pairs of argument and result.
     pub(crate) aliases: Vec<(usize, usize)>,
     pub(crate) cores: Cores,
@@ -58,6 +66,7 @@ impl Program {
             instructions: Vec::new(),
             results: Vec::new(),
             checks: Vec::new(),
+            moved: BTreeMap::new(),
             aliases: Vec::new(),
             cores: cores.clone(),
         };
@@ -96,6 +105,61 @@ impl Program {
             [only] => Some(only.clone()),
             _ => Some(Node::new(Op::Concatenate(0), found, &[self.checks.len()], Element::S64)),
         }
+    }
+
+    /// Makes the places an argument at which slices of arguments begin, so that the batches which `narrow` cuts out of a dataset are
+    /// computed by one program. A program with many slices stays as it is: they would take long to compile.
+    pub(crate) fn move_slices(&mut self) {
+        let is_moved = |instruction: &&(usize, &Instruction)| self.cuts_argument(instruction.1);
+        let slices: Vec<(usize, &Instruction)> = self.instructions.iter().enumerate().collect();
+        let slices: Vec<usize> = slices.iter().filter(is_moved).map(|(place, _)| *place).collect();
+        if slices.is_empty() || slices.len() > MOST_MOVED || self.cores.mesh().is_some() {
+            return;
+        }
+        let mut starts = Vec::new();
+        for place in slices {
+            self.moved.insert(place, starts.len());
+            starts.extend(starts_of(&self.instructions[place].node.op).into_iter().flatten());
+        }
+        self.arguments.push(Argument::Starts(starts));
+    }
+
+    /// Whether an instruction cuts a part out of an argument, or out of an argument in another shape.
+    fn cuts_argument(&self, instruction: &Instruction) -> bool {
+        let input = |instruction: &Instruction| instruction.inputs.first().map(|place| &self.instructions[*place]);
+        let Some(mut from) = input(instruction).filter(|_| instruction.argument.is_none()) else { return false };
+        while from.argument.is_none() && from.node.op == Op::Reshape {
+            let Some(before) = input(from) else { return false };
+            from = before;
+        }
+        from.argument.is_some() && starts_of(&instruction.node.op).is_some()
+    }
+
+    /// Also returns the values of the held nodes that it computes on the way to its results. A value that follows from another one, or
+    /// from numbers, without computation is left out.
+    pub(crate) fn return_held(&mut self, is_held: impl Fn(&Arc<Node>) -> Result<bool>) -> Result<()> {
+        let end = self.results.len() - usize::from(!self.checks.is_empty());
+        let mut is_there = vec![false; self.instructions.len()];
+        for place in &self.results[..end] {
+            is_there[*place] = true;
+        }
+        let mut held = Vec::new();
+        for (place, Instruction { node, inputs, argument }) in self.instructions.iter().enumerate() {
+            let follows = node.op.is_literal() || (node.op.is_view() && inputs.iter().all(|input| is_there[*input]));
+            is_there[place] |= follows || argument.is_some();
+            if !is_there[place] && is_held(node)? {
+                is_there[place] = true;
+                held.push(place);
+            }
+        }
+        self.results.splice(end..end, held);
+        Ok(())
+    }
+
+    /// The nodes whose values the program returns, without the results of the checks.
+    pub(crate) fn returned(&self) -> Vec<Arc<Node>> {
+        let end = self.results.len() - usize::from(!self.checks.is_empty());
+        self.results[..end].iter().map(|place| self.instructions[*place].node.clone()).collect()
     }
 
     /// Adds all nodes that `results` need, and that are not placed yet, in an order in which inputs come first.
@@ -191,6 +255,7 @@ impl Program {
                 Argument::Node(node) if !node.numbers.is_empty() => bits(&node.numbers),
                 Argument::Node(node) => vec![node.id],
                 Argument::Key(node) => vec![random::place_of(&node.numbers)],
+                Argument::Starts(starts) => starts.iter().map(|start| u64::from(start.unsigned_abs())).collect(),
             };
             program.arguments.iter().map(of).collect()
         };
@@ -200,15 +265,23 @@ impl Program {
     /// A fingerprint of the program: programs with the same fingerprint have the same text.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        for Instruction { node, inputs, argument } in &self.instructions {
-            (&node.dims, node.element, &node.sharding, inputs, argument).hash(&mut hasher);
-            if argument.is_none() {
+        for (place, Instruction { node, inputs, argument }) in self.instructions.iter().enumerate() {
+            let moved = self.moved.get(&place);
+            (&node.dims, node.element, &node.sharding, inputs, argument, moved).hash(&mut hasher);
+            if argument.is_none() && moved.is_none() {
                 node.op.hash(&mut hasher);
             }
         }
         (&self.results, &self.aliases).hash(&mut hasher);
         hasher.finish()
     }
+}
+
+/// Where a slice of neighbours begins in each dimension; none for other operations.
+fn starts_of(op: &Op) -> Option<Vec<i32>> {
+    let Op::Slice { start, stride, .. } = op else { return None };
+    let all: Option<Vec<i32>> = start.iter().map(|start| i32::try_from(*start).ok()).collect();
+    all.filter(|_| stride.iter().all(|stride| *stride == 1))
 }
 
 fn is_argument(node: &Node) -> bool {

@@ -9,7 +9,7 @@ mod region;
 mod window;
 
 use crate::graph::{Node, Op};
-use crate::program::{Argument, Program};
+use crate::program::{Argument, Instruction, Program};
 use ferrotune_devices::pjrt::Element;
 use instruction::Line;
 use notation::tensor;
@@ -46,6 +46,7 @@ fn parameters(program: &Program) -> Vec<String> {
         let (of, node) = match argument {
             Argument::Node(node) | Argument::Key(node) => (type_of(node), Some(node)),
             Argument::Numbers(numbers, element) => (tensor(&[numbers.len()], *element), None),
+            Argument::Starts(starts) => (tensor(&[starts.len()], Element::S32), None),
         };
         let alias = program.aliases.iter().find(|(argument, _)| *argument == place);
         let alias = alias.map(|(_, result)| format!("tf.aliasing_output = {result} : i32"));
@@ -99,6 +100,11 @@ impl Body<'_> {
             self.names.push(name);
             return;
         }
+        if let Some(first) = program.moved.get(&place) {
+            self.moved_slice(&name, instruction, *first);
+            self.names.push(name);
+            return;
+        }
         let input = |place: &usize| (self.names[*place].as_str(), &program.instructions[*place].node);
         let line = Line { name: &name, node, inputs: instruction.inputs.iter().map(input).collect() };
         for statement in line.statements(&program.cores) {
@@ -108,6 +114,38 @@ impl Body<'_> {
         }
         let value = line.value();
         self.names.push(value);
+    }
+
+    /// Writes the instructions of a slice that begins where an argument says, from its number `first` on.
+    fn moved_slice(&mut self, name: &str, instruction: &Instruction, first: usize) {
+        let program = self.program;
+        let starts = program.arguments.iter().enumerate().find_map(|(place, argument)| match argument {
+            Argument::Starts(starts) => Some((place, starts.len())),
+            _ => None,
+        });
+        // A program with an instruction of this kind has the argument and the input, so the defaults are never used.
+        let (argument, count) = starts.unwrap_or((0, 1));
+        let input = instruction.inputs.first().copied().unwrap_or_default();
+        let (all, one, scalar) =
+            (tensor(&[count], Element::S32), tensor(&[1], Element::S32), tensor(&[], Element::S32));
+        let dims = &instruction.node.dims;
+        for (dim, start) in (first..).take(dims.len()).enumerate() {
+            let end = start + 1;
+            self.text.push_str(&format!(
+                "    {name}_a{dim} = stablehlo.slice %arg{argument} [{start}:{end}] : ({all}) -> {one}\n    \
+                 {name}_s{dim} = stablehlo.reshape {name}_a{dim} : ({one}) -> {scalar}\n"
+            ));
+        }
+        let starts: Vec<String> = (0..dims.len()).map(|dim| format!("{name}_s{dim}")).collect();
+        let (starts, types) = (starts.join(", "), vec![scalar.as_str(); dims.len()].join(", "));
+        let sizes: Vec<String> = dims.iter().map(usize::to_string).collect();
+        self.text.push_str(&format!(
+            "    {name} = stablehlo.dynamic_slice {}, {starts}, sizes = [{}] : ({}, {types}) -> {}\n",
+            self.names[input],
+            sizes.join(", "),
+            type_of(&program.instructions[input].node),
+            type_of(&instruction.node)
+        ));
     }
 
     /// Writes the instructions that read the next number from the argument with all numbers.

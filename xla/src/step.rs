@@ -285,7 +285,9 @@ impl Recorded {
     fn compiled(&self, backend: &Backend, program: &Program, executable: Arc<LoadedExecutable>) -> Result<Compiled> {
         let from = |argument: &Argument| match argument {
             Argument::Key(node) => Ok(From::Key(random::place_of(&node.numbers))),
-            Argument::Numbers(..) => Ok(From::Constant(backend.fresh(argument)?.unwrap_or_default())),
+            Argument::Numbers(..) | Argument::Starts(_) => {
+                Ok(From::Constant(backend.fresh(argument)?.unwrap_or_default()))
+            }
             Argument::Node(node) => Ok(self.source(node)),
         };
         let arguments = program.arguments.iter().map(from).collect::<Result<Vec<_>>>()?;

@@ -41,6 +41,22 @@ impl Value {
         }
     }
 
+    /// Records the storage that refers to this value.
+    pub(crate) fn set_storage(&self, slot: &Arc<external::Slot>) {
+        match self {
+            Value::Node(node) => node.set_storage(slot),
+            Value::Parts(parts) => parts.set_storage(slot),
+        }
+    }
+
+    /// Whether candle has set none, or only parts, of the array's elements.
+    pub(crate) fn is_uninit(&self) -> bool {
+        match self {
+            Value::Node(node) => node.op == Op::Uninit,
+            Value::Parts(parts) => parts.is_over_uninit(),
+        }
+    }
+
     pub(crate) fn into_node(self) -> Arc<Node> {
         match self {
             Value::Node(node) => node,

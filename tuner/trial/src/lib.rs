@@ -52,7 +52,7 @@ pub use ferrotune_state::{
 };
 pub use optim::AdamW;
 #[cfg(feature = "plugins")]
-pub use origin::{calls_to, witness_errors};
+pub use origin::{calls_to, lines_of, witness_errors};
 pub use place::in_cell;
 pub use plugins::is_open;
 pub use runtime::{ObjectiveValue, run_in_process, run_objective};

@@ -4,6 +4,7 @@
 //! candle calls a hook when it makes an error, and the hook keeps the addresses of the calls. The files and lines are looked up
 //! only for an error that ends a cell or a trial.
 
+use crate::place::innermost_in_notebook;
 use addr2line::Context;
 use addr2line::gimli::{DwarfSections, EndianSlice, LittleEndian, Reader, SectionId};
 use object::read::ReadCache;
@@ -27,10 +28,19 @@ struct Origin {
     addresses: Vec<usize>,
 }
 
-/// Installs the hook that records the calls that lead to each error of candle.
+/// Installs the hooks that record the calls that lead to each error of candle, and name the place of a note of the device.
 #[doc(hidden)]
 pub fn witness_errors() {
     candle_core::error::on_error(witness);
+    ferrotune_xla::show_notes_with(show_note);
+}
+
+/// Prints a note with the innermost line of the notebook, or of the program, among these calls.
+fn show_note(calls: &[usize], note: &str) {
+    let lines = lines_of(calls);
+    let in_program = || lines.iter().find(|line| ferrotune_xla::is_in_program(line)).cloned();
+    let place = innermost_in_notebook(|| lines.clone()).or_else(in_program);
+    eprintln!("ferrotune: {}: {note}", place.as_deref().unwrap_or(ferrotune_xla::UNKNOWN_PLACE));
 }
 
 fn witness(error: &candle_core::Error) {
@@ -50,6 +60,12 @@ pub fn calls_to(message: &str) -> Vec<String> {
         let origin = last.as_ref().filter(|origin| !origin.error.is_empty() && message.contains(&origin.error));
         origin.map_or_else(Vec::new, |origin| origin.addresses.clone())
     });
+    lines_of(&addresses)
+}
+
+/// The calls at these addresses, as `file:line:column`. Empty for libraries without debug information.
+#[doc(hidden)]
+pub fn lines_of(addresses: &[usize]) -> Vec<String> {
     if addresses.is_empty() {
         return Vec::new();
     }

@@ -1,29 +1,32 @@
 //! Computes nodes by one program, and reports the faults that its checks have found.
 
-use super::Backend;
+use super::{Backend, Changed};
 use crate::checks::{self, Checking};
 use crate::graph::Node;
 use crate::program::{Argument, Program};
 use crate::value::Value;
 use candle_core::{Error, Result, bail};
-use ferrotune_devices::pjrt::{self, Buffer, LoadedExecutable, Transfer};
+use ferrotune_devices::pjrt::{self, Buffer, Literal, LoadedExecutable, Transfer};
 use ferrotune_profile as profile;
 use std::collections::HashSet;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Instant;
 
 impl Backend {
-    /// Computes `nodes`, and the nodes that storages refer to since the last computation.
+    /// Computes `nodes`, the variables and copies that have changed since the last computation, and every node on the way to them that
+    /// the program holds, so that a loop which carries a tensor from read to read computes one program again and again. Copies such as
+    /// the batches that `narrow` and `contiguous` cut are computed together: within the program of a step each would be at another place
+    /// of the whole, and so another program.
     pub(crate) fn compute(&self, nodes: &[Arc<Node>]) -> Result<()> {
         self.compute_and_read(nodes, None).map(drop)
     }
 
-    /// Computes nodes like [`Backend::compute`], and starts to copy one of them to the host early if that saves time.
-    pub(super) fn compute_and_read(&self, nodes: &[Arc<Node>], read: Option<&Arc<Node>>) -> Result<Option<Transfer>> {
+    /// Computes nodes like [`Backend::compute`], and reads one of them, unless it was computed before. If the read fails, no node has
+    /// a value.
+    pub(super) fn compute_and_read(&self, nodes: &[Arc<Node>], read: Option<&Arc<Node>>) -> Result<Option<Literal>> {
         let changed = std::mem::take(&mut *self.changed());
         let (mut wanted, mut known): (Vec<Arc<Node>>, _) = (Vec::new(), HashSet::new());
-        let slots = changed.iter().filter_map(Weak::upgrade);
-        let assigned = slots.map(|slot| Value::node_in(&slot)).collect::<Result<Vec<_>>>()?;
+        let assigned = changed.iter().filter_map(|changed| changed.wanted().transpose()).collect::<Result<Vec<_>>>()?;
         for node in assigned.into_iter().chain(nodes.iter().cloned()) {
             if node.value().is_none() && known.insert(node.id) {
                 wanted.push(node);
@@ -36,7 +39,7 @@ impl Backend {
         done
     }
 
-    pub(super) fn compute_only(&self, nodes: &[Arc<Node>], read: Option<&Arc<Node>>) -> Result<Option<Transfer>> {
+    pub(super) fn compute_only(&self, nodes: &[Arc<Node>], read: Option<&Arc<Node>>) -> Result<Option<Literal>> {
         if nodes.is_empty() {
             return Ok(None);
         }
@@ -46,30 +49,56 @@ impl Backend {
                 "a device of {count} cores that was opened ahead of time runs nothing on {here}; use Step::stablehlo"
             );
         }
-        let program = Program::new(nodes, &[], &[], &self.cores, Checking::chosen()?.of_lazy_code());
+        let mut program = Program::new(nodes, &[], &[], &self.cores, Checking::chosen()?.of_lazy_code());
+        program.move_slices();
+        program.return_held(is_held)?;
         let executable = self.executable(&program)?;
         let fresh = program.arguments.iter().map(|argument| self.fresh(argument)).collect::<Result<Vec<_>>>()?;
         let rows = (0..self.here()).map(|place| row(&program.arguments, &fresh, place)).collect::<Result<_>>()?;
-        let mut results = by_result(launch(&executable, rows)?);
-        let found = results.split_off(nodes.len()).pop();
-        let place =
-            read.filter(|_| found.is_some()).and_then(|read| nodes.iter().position(|node| Arc::ptr_eq(node, read)));
+        let (mut results, returned) = (by_result(launch(&executable, rows)?), program.returned());
+        let found = results.split_off(returned.len()).pop();
+        let place = read.and_then(|read| returned.iter().position(|node| Arc::ptr_eq(node, read)));
         let reading = place.map(|place| results[place][0].download().map_err(Error::wrap)).transpose()?;
         let found = checks::faults(&program.checks, found);
-        if found.is_err() {
-            // The transfer fails with the program's own error, which is the one to return.
-            reading.map(Transfer::wait).transpose().map_err(Error::wrap)?;
-            return found.map(|_| None);
-        }
+        // Where the program fails, the read has its own error, which is the one to return.
+        let literal = reading.map(Transfer::wait).transpose().map_err(Error::wrap)?;
         let faults = program.faults_of_results(&found?);
-        for ((node, value), fault) in nodes.iter().zip(results).zip(faults) {
+        for ((node, value), fault) in returned.iter().zip(results).zip(faults) {
             match fault {
                 Some(fault) => node.set_faulty(value, fault),
                 None => node.set_value(value),
             }
         }
-        Ok(reading)
+        Ok(literal)
     }
+}
+
+impl Changed {
+    /// The node to compute, if the storage still exists. A copy that is needed for `backward` alone, or follows from another value without
+    /// computation, waits until it is needed.
+    fn wanted(&self) -> Result<Option<Arc<Node>>> {
+        let Some(slot) = self.slot.upgrade() else { return Ok(None) };
+        let node = Value::node_in(&slot)?;
+        let waits = self.is_copy && (slot.is_kept_for_backward_alone() || follows(&node));
+        Ok((!waits).then_some(node))
+    }
+}
+
+/// Whether a value follows from numbers, or from another value that was computed, without computation.
+fn follows(node: &Arc<Node>) -> bool {
+    let mut node = node.clone();
+    while node.op.is_view() && node.value().is_none() {
+        let Some(input) = node.inputs().first().cloned() else { break };
+        node = input;
+    }
+    node.value().is_some() || node.op.is_literal()
+}
+
+/// Whether the program may still read a node: it has a tensor whose storage refers to the node. A storage that only candle keeps, for
+/// `backward`, does not count, since the activations of a training step would fill the memory.
+fn is_held(node: &Arc<Node>) -> Result<bool> {
+    let Some(slot) = node.storage() else { return Ok(false) };
+    Ok(Arc::ptr_eq(&Value::node_in(&slot)?, node) && !slot.is_kept_for_backward_alone())
 }
 
 /// Starts a program, and returns its outputs on each device. The run is recorded in a profile.
@@ -117,4 +146,108 @@ pub(crate) fn by_result(outputs: Vec<Vec<Buffer>>) -> Vec<Vec<Buffer>> {
         }
     }
     results
+}
+
+#[cfg(test)]
+mod tests {
+    use super::follows;
+    use crate::backend::backend_of;
+    use crate::graph::Node;
+    use crate::open;
+    use crate::plugin;
+    use crate::view::node_of;
+    use candle_core::{DType, Device, Error, Result, Tensor, Var};
+    use std::sync::Arc;
+
+    fn is_computed(node: &Arc<Node>) -> bool {
+        node.value().is_some()
+    }
+
+    #[test]
+    fn a_read_computes_what_is_held_on_the_way_and_nothing_else() -> Result<()> {
+        let device = open(&plugin::path()?)?;
+        let x = Tensor::new(&[1f32, 2.], &device)?;
+        let held = (&x * 2.)?;
+        let dropped = node_of(&held.exp()?)?;
+        let (aside, end) = (held.sqr()?, held.exp()?.sin()?);
+        end.sum_all()?.to_scalar::<f32>()?;
+        let computed = [&node_of(&held)?, &node_of(&end)?, &node_of(&aside)?, &dropped].map(is_computed);
+        assert_eq!(computed, [true, true, false, false]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_copy_is_computed_with_the_next_read_if_the_program_holds_it() -> Result<()> {
+        let device = open(&plugin::path()?)?;
+        let rows = Tensor::new(&[[1f32, 2.], [3., 4.]], &Device::Cpu)?.exp()?.to_device(&device)?;
+        let (batch, joined) = (rows.narrow(1, 1, 1)?.contiguous()?, Tensor::cat(&[&rows, &rows.t()?], 0)?);
+        let dropped = node_of(&rows.t()?.contiguous()?)?;
+        let aside = node_of(&rows.sqr()?)?;
+        rows.exp()?.sum_all()?.to_scalar::<f32>()?;
+        assert_eq!(
+            [node_of(&batch)?, node_of(&joined)?, dropped, aside].map(|node| follows(&node)),
+            [true, true, false, false]
+        );
+        assert_eq!(batch.to_vec2::<f32>()?, [[2f32.exp()], [4f32.exp()]]);
+        Ok(())
+    }
+
+    #[test]
+    fn an_activation_that_only_backward_needs_is_no_result() -> Result<()> {
+        let device = open(&plugin::path()?)?;
+        let weights = Var::from_tensor(&Tensor::new(&[1f32, 2.], &device)?)?;
+        let activation = weights.exp()?;
+        let hidden = node_of(&activation)?;
+        let loss = activation.sin()?.sum_all()?;
+        drop(activation);
+        loss.to_scalar::<f32>()?;
+        assert!(!is_computed(&hidden));
+        let gradients = loss.backward()?;
+        let gradient = gradients.get(&weights).expect("the gradient").to_vec1::<f32>()?;
+        assert!((gradient[0] - 1f32.exp() * 1f32.exp().cos()).abs() < 1e-5, "{gradient:?}");
+        // A view of an activation is a tensor of the program, though the activation itself is an operand alone.
+        let activation = weights.exp()?;
+        let (hidden, view) = (node_of(&activation)?, activation.unsqueeze(0)?);
+        drop(activation);
+        view.sin()?.sum_all()?.to_scalar::<f32>()?;
+        assert!(is_computed(&hidden));
+        Ok(())
+    }
+
+    #[test]
+    fn numbers_and_copies_of_arrays_are_no_results() -> Result<()> {
+        let device = open(&plugin::path()?)?;
+        let x = Tensor::zeros((2, 3), DType::F32, &device)?;
+        let number = Tensor::new(0.5f32, &device)?;
+        let all = number.broadcast_as((2, 3))?.contiguous()?;
+        (&x + &all)?.exp()?.to_vec2::<f32>()?;
+        assert_eq!(
+            [&x, &number, &all].map(|tensor| node_of(tensor).map(|node| is_computed(&node)).ok()),
+            [Some(false); 3]
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn a_program_that_fails_leaves_all_nodes_as_they_were() -> Result<()> {
+        let device = open(&plugin::path()?)?;
+        let x = Tensor::new(&[1f32, 2.], &device)?.to_device(&Device::Cpu)?.to_device(&device)?;
+        let variable = Var::zeros(2, DType::F32, &device)?;
+        let held = (&x * 2.)?;
+        variable.set(&held)?;
+        let end = held.sum_all()?;
+        for buffer in node_of(&x)?.value().unwrap_or_default() {
+            buffer.delete().map_err(Error::wrap)?;
+        }
+        for _ in 0..2 {
+            assert!(end.to_scalar::<f32>().is_err());
+            assert!(![node_of(&held)?, node_of(&end)?, node_of(&variable)?].iter().any(is_computed));
+        }
+        assert_eq!(
+            backend_of(&device).map(|backend| backend.changed().len()),
+            Some(1),
+            "the variable is still to be set"
+        );
+        Ok(())
+    }
 }

@@ -218,26 +218,14 @@ pub(crate) fn computed(backend: &Backend, node: &Arc<Node>, form: &Form) -> Resu
 
 #[cfg(test)]
 mod tests {
+    use crate::plugin;
     use crate::view::node_of;
     use crate::{Step, open};
-    use candle_core::{DType, Result, Tensor, Var, bail};
-    use std::path::{Path, PathBuf};
-
-    fn plugin() -> Option<PathBuf> {
-        if let Some(path) = std::env::var_os("FERROTUNE_XLA_CPU") {
-            return Some(path.into());
-        }
-        let libraries = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/venv/lib");
-        let pythons = std::fs::read_dir(libraries).ok()?.flatten();
-        let mut found =
-            pythons.map(|python| python.path().join("site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"));
-        found.find(|path| path.is_file())
-    }
+    use candle_core::{DType, Result, Tensor, Var};
 
     #[test]
     fn a_run_that_is_not_started_leaves_the_variables() -> Result<()> {
-        let Some(plugin) = plugin() else { bail!("there is no xla_cpu_pjrt; `cargo xtask test` installs it") };
-        let device = open(&plugin)?;
+        let device = open(&plugin::path()?)?;
         let weights = Var::zeros(3, DType::F32, &device)?;
         let mut step = Step::new(&device, |arguments: &[Tensor]| {
             weights.set(&(weights.as_tensor() + &arguments[0])?)?;

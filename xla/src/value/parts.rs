@@ -1,7 +1,8 @@
 //! Arrays that candle fills part by part, as in `Tensor::cat`. They become one concatenation instead of a copy of the array for each part.
 
 use crate::graph::{Array as _, Node, Op};
-use std::sync::{Arc, OnceLock};
+use candle_core::external::Slot;
+use std::sync::{Arc, OnceLock, Weak};
 
 /// The place of a part in an array that is read as a matrix of `rows` × `width`: all rows, from `column` on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -21,13 +22,15 @@ pub(crate) struct Parts {
     under: Arc<Node>,
     /// The node of the whole array, once it was requested; later requests get the same node.
     whole: OnceLock<Arc<Node>>,
+    /// The storage that refers to this array.
+    storage: OnceLock<Weak<Slot>>,
 }
 
 impl Parts {
     /// The array `under` with `source` as the part at this place.
     pub(crate) fn new(under: &Arc<Node>, place: Place, source: &Arc<Node>) -> Parts {
         let Place { rows, width, column } = place;
-        Parts { rows, width, parts: vec![(column, source.clone())], under: under.clone(), whole: OnceLock::new() }
+        Parts::of(rows, width, vec![(column, source.clone())], under)
     }
 
     /// Whether a part at this place fits the matrix and overlaps no other part.
@@ -37,15 +40,29 @@ impl Parts {
             && self.parts.iter().all(|(column, part)| column + part.dims[1] <= start || end <= *column)
     }
 
+    /// Whether elements without a part are arbitrary.
+    pub(crate) fn is_over_uninit(&self) -> bool {
+        self.under.op == Op::Uninit
+    }
+
     /// This array with one more part.
     pub(crate) fn with(&self, column: usize, source: &Arc<Node>) -> Parts {
         let mut parts = self.parts.clone();
         parts.push((column, source.clone()));
-        Parts { parts, under: self.under.clone(), whole: OnceLock::new(), ..*self }
+        Parts::of(self.rows, self.width, parts, &self.under)
+    }
+
+    fn of(rows: usize, width: usize, parts: Vec<(usize, Arc<Node>)>, under: &Arc<Node>) -> Parts {
+        Parts { rows, width, parts, under: under.clone(), whole: OnceLock::new(), storage: OnceLock::new() }
     }
 
     pub(crate) fn node(&self) -> Arc<Node> {
         self.whole.get_or_init(|| self.concatenated()).clone()
+    }
+
+    /// Records the storage that refers to this array.
+    pub(crate) fn set_storage(&self, slot: &Arc<Slot>) {
+        self.storage.get_or_init(|| Arc::downgrade(slot));
     }
 
     fn concatenated(&self) -> Arc<Node> {
@@ -66,7 +83,13 @@ impl Parts {
         }
         match pieces.as_slice() {
             [piece] => piece.clone(),
-            _ => Node::new(Op::Concatenate(1), pieces, &[self.rows, self.width], self.under.element),
+            _ => {
+                let whole = Node::new(Op::Concatenate(1), pieces, &[self.rows, self.width], self.under.element);
+                if let Some(slot) = self.storage.get().and_then(Weak::upgrade) {
+                    whole.set_storage(&slot);
+                }
+                whole
+            }
         }
     }
 }

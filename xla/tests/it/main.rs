@@ -11,6 +11,7 @@ mod names;
 mod pipeline;
 mod plugin;
 mod random;
+mod reads;
 mod sharding;
 mod space;
 mod step;

@@ -7,6 +7,7 @@
 //! Such a device takes the place that Metal has where Metal is not built in: [`Device::Metal`] and `Storage::Metal`.
 
 mod device;
+mod operands;
 mod storage;
 
 use crate::op::ReduceOp;
@@ -18,6 +19,8 @@ use std::fmt::{self, Debug};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use crate::op::CmpOp;
+pub(crate) use operands::Operands;
+use operands::Uses;
 
 /// A value on the device, as the backend knows it: a dense array.
 pub type Value = Arc<dyn Any + Send + Sync>;
@@ -105,6 +108,9 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// The elements of a value, which has this type.
     fn download(&self, value: &Value, dtype: DType) -> Result<CpuStorage>;
 
+    /// A new storage refers to its first value.
+    fn stored(&self, slot: &Arc<Slot>);
+
     /// A storage refers to another value now than `before`.
     fn assigned(&self, slot: &Arc<Slot>, before: &Value);
 
@@ -117,9 +123,17 @@ pub trait Backend: Any + Debug + Send + Sync {
 }
 
 /// Which value a storage refers to.
-pub struct Slot(Mutex<Value>);
+pub struct Slot {
+    value: Mutex<Value>,
+    /// The operations for `backward` that use the storage.
+    uses: Mutex<Uses>,
+}
 
 impl Slot {
+    fn new(value: Value) -> Arc<Self> {
+        Arc::new(Slot { value: Mutex::new(value), uses: Mutex::default() })
+    }
+
     pub fn value(&self) -> Value {
         self.lock().clone()
     }
@@ -131,7 +145,21 @@ impl Slot {
 
     fn lock(&self) -> MutexGuard<'_, Value> {
         // A reference is replaced whole or not at all.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.value.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether only operations that `backward` needs keep the storage, and no tensor of the program does.
+    pub fn is_kept_for_backward_alone(&self) -> bool {
+        let (kept, tensor) = {
+            let uses = self.uses();
+            (uses.tensors_kept(), uses.any_tensor())
+        };
+        tensor.is_some_and(|tensor| tensor.tensors_of_storage() == kept)
+    }
+
+    fn uses(&self) -> MutexGuard<'_, Uses> {
+        // A use is added or removed whole or not at all.
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -219,7 +247,8 @@ impl Device {
 impl MetalDevice {
     /// A storage of `count` elements that refers to `value`.
     pub fn storage(&self, value: Value, dtype: DType, count: usize) -> MetalStorage {
-        let slot = Arc::new(Slot(Mutex::new(value)));
+        let slot = Slot::new(value);
+        self.backend.stored(&slot);
         MetalStorage { slot, dtype, count, device: self.clone() }
     }
 
