@@ -3,6 +3,7 @@
 //! A node never changes. Once its value is computed, its inputs are freed, and programs take the node as an argument.
 
 mod array;
+mod follows;
 
 use crate::checks::{Check, Fault};
 use crate::element::{is_float, rounded};
@@ -10,6 +11,7 @@ use crate::mesh::Sharding;
 pub(crate) use array::Array;
 use candle_core::external::Slot;
 use ferrotune_devices::pjrt::{Buffer, Element};
+pub(crate) use follows::follows;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -101,18 +103,6 @@ pub(crate) enum Op {
     OutOfRange(usize),
     /// The first input, with a check. The second input is a scalar: an index out of range, or [`NONE_FOUND`](crate::checks::NONE_FOUND).
     Checked(Check),
-}
-
-impl Op {
-    /// Whether the value is part of each program that uses it: numbers, or nothing.
-    pub(crate) fn is_literal(&self) -> bool {
-        matches!(self, Op::Number | Op::Uninit | Op::Constant(_) | Op::Table(_) | Op::Iota(_))
-    }
-
-    /// Whether the value has the elements of its input in their order.
-    pub(crate) fn is_view(&self) -> bool {
-        matches!(self, Op::Reshape | Op::Broadcast(_))
-    }
 }
 
 /// A function of one array. The names are StableHLO's; `Erf` is CHLO's.
@@ -245,8 +235,8 @@ impl Node {
     }
 
     fn of_form(op: Op, inputs: Vec<Arc<Node>>, form: Form, numbers: Vec<f64>) -> Arc<Node> {
-        let depth =
-            inputs.iter().filter_map(|input| input.value().is_none().then_some(input.depth + 1)).max().unwrap_or(0);
+        let depths = inputs.iter().filter(|input| input.value().is_none()).map(|input| input.depth + 1);
+        let depth = depths.max().unwrap_or(0);
         let Form { dims, element, sharding } = form;
         let (inputs, value, fault, storage) = (Mutex::new(inputs), OnceLock::new(), OnceLock::new(), OnceLock::new());
         Arc::new(Node { id: next_id(), op, dims, element, sharding, numbers, depth, inputs, value, fault, storage })

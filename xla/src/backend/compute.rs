@@ -2,7 +2,7 @@
 
 use super::{Backend, Changed};
 use crate::checks::{self, Checking};
-use crate::graph::Node;
+use crate::graph::{Node, follows};
 use crate::program::{Argument, Program};
 use crate::value::Value;
 use candle_core::{Error, Result, bail};
@@ -84,16 +84,6 @@ impl Changed {
     }
 }
 
-/// Whether a value follows from numbers, or from another value that was computed, without computation.
-fn follows(node: &Arc<Node>) -> bool {
-    let mut node = node.clone();
-    while node.op.is_view() && node.value().is_none() {
-        let Some(input) = node.inputs().first().cloned() else { break };
-        node = input;
-    }
-    node.value().is_some() || node.op.is_literal()
-}
-
 /// Whether the program may still read a node: it has a tensor whose storage refers to the node. A storage that only candle keeps, for
 /// `backward`, does not count, since the activations of a training step would fill the memory.
 fn is_held(node: &Arc<Node>) -> Result<bool> {
@@ -150,9 +140,8 @@ pub(crate) fn by_result(outputs: Vec<Vec<Buffer>>) -> Vec<Vec<Buffer>> {
 
 #[cfg(test)]
 mod tests {
-    use super::follows;
     use crate::backend::backend_of;
-    use crate::graph::Node;
+    use crate::graph::{Node, follows};
     use crate::open;
     use crate::plugin;
     use crate::view::node_of;
