@@ -194,3 +194,29 @@ def test_borrower_with_a_lifetime_of_its_own_behind_an_exclusive_borrow_is_kept(
     assert "`text` does not live long enough" in error
     assert kernel.ok("slots.places.len()").result == "3"
     assert kernel.ok("places[0]").result == 'Some("a")'
+
+
+def test_variable_stays_where_raw_pointers_point(kernel):
+    kernel.ok("let mut list = [1, 2, 3, 4]; let mut n = 5;")
+    kernel.ok("let first = list.as_mut_ptr();\nlet at_n = &raw mut n;")
+    kernel.ok("let second = unsafe { first.add(1) };")
+    kernel.ok("unsafe { *second = 7; *at_n += 1 };")
+    # The variable may be read, and changed in place.
+    assert kernel.ok("n += 1;\n(list, n)").result == "([1, 7, 3, 4], 7)"
+    assert kernel.ok("unsafe { (*first, *second, *at_n, &raw const list[1] == second) }").result == "(1, 7, 7, true)"
+    # A variable that is replaced has no pointers to it. All that a cell has used may point to it.
+    assert "`at_n` is not kept: it may borrow `n`, which this cell changes or moves" in kernel.ok("let n = 1;").stderr
+    assert "In [7]" in kernel.fails("unsafe { *at_n }").error
+
+
+def test_atomic_pointer_and_macro_point_to_a_variable(kernel):
+    kernel.ok("use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};\nlet mut pair = (1u8, 2u16);")
+    kernel.ok("let atomic = AtomicPtr::new(&raw mut pair.1);")
+    kernel.ok("let plain = std::ptr::addr_of!(pair.1);")
+    assert kernel.ok("unsafe { *atomic.load(Relaxed) = 9 };\n(atomic.load(Relaxed).cast_const() == plain, pair.1)").result == "(true, 9)"
+
+
+def test_pointer_to_elements_of_a_vector_lets_the_vector_change(kernel):
+    kernel.ok("let mut list = vec![1, 2, 3];\nlet first = list.as_mut_ptr();")
+    kernel.ok("unsafe { *first = 7 };\nlist[1] = 8;")
+    assert kernel.ok("list.swap(0, 2);\nunsafe { *first }").result == "3"

@@ -158,7 +158,8 @@ impl Loans {
     }
 }
 
-fn is_users(segment: &Segment) -> bool {
+/// Whether a segment is code of the user's.
+pub(crate) fn is_users(segment: &Segment) -> bool {
     matches!(segment.kind, CodeKind::OriginalUserCode(_) | CodeKind::OtherUserCode | CodeKind::WithFallback(_))
 }
 

@@ -13,6 +13,8 @@ use crate::lifetimes::with_lifetime;
 use crate::loans::Access;
 use crate::loans::Loan;
 use crate::loans::NAMELESS;
+use crate::loans::is_users;
+use crate::pointers;
 use crate::unkept::Form;
 use crate::unkept::Unkept;
 use std::collections::BTreeMap;
@@ -21,7 +23,7 @@ use std::collections::BTreeSet;
 impl ContextState {
     /// Whether the code has a name in common with the borrows of this variable, or the variable has no part in any borrow.
     pub(super) fn is_used(&self, name: &str) -> bool {
-        let borrows = self.stored_variable_states.get(name).is_some_and(|state| !state.borrows.is_empty());
+        let borrows = self.is_borrower(name);
         let has_part = borrows || self.has_borrowers(name);
         !has_part || self.is_new(name) || self.loans.names.contains(name)
     }
@@ -58,11 +60,45 @@ impl ContextState {
         owners.retain(|owner, _| self.loans.names.contains(owner));
         for (owner, access) in owners {
             if access == Access::Shared && !self.is_new(&owner) && self.stored_variable_states.contains_key(&owner) {
-                self.loans.lent.insert(owner, Loan::Shared);
+                let loan = if self.has_pointers_alone(&owner) { self.loan_of_new(&owner) } else { Loan::Shared };
+                self.loans.lent.insert(owner, loan);
             } else {
                 self.end_borrowers(&owner);
             }
         }
+    }
+
+    /// Lends the variables to which new raw pointers of the code point. A pointer that is made of another one points where that does.
+    pub(super) fn lend_to_pointers(&mut self, code: &CodeBlock) {
+        let statements = code.segments.iter().filter(|segment| is_users(segment));
+        for pointer in statements.flat_map(|segment| pointers::lets(&segment.code)) {
+            let is_pointer = |state: &&VariableState| pointers::is_pointer(&state.type_name);
+            if !self.is_new(&pointer.variable) || self.variable_states.get(&pointer.variable).filter(is_pointer).is_none() {
+                continue;
+            }
+            // The elements of other containers are elsewhere in memory.
+            let is_array = |name: &&String| self.state_of(name).is_some_and(|state| state.type_name.starts_with('['));
+            let arrays = pointer.containers.iter().filter(is_array).cloned();
+            let mut targets: BTreeSet<String> = pointer.targets.iter().cloned().chain(arrays).collect();
+            targets.retain(|name| self.can_lend(name));
+            let points_on = pointer.names.iter().any(|name| self.loans.borrowers.contains(name) || self.is_borrower(name));
+            if targets.is_empty() && !points_on {
+                continue;
+            }
+            for target in targets {
+                let loan = self.first_loan(&target);
+                self.loans.lent.entry(target).or_insert(loan);
+            }
+            self.store_as_borrowers(&[&pointer.variable]);
+        }
+    }
+
+    fn state_of(&self, name: &str) -> Option<&VariableState> {
+        self.variable_states.get(name).or_else(|| self.stored_variable_states.get(name))
+    }
+
+    fn is_borrower(&self, name: &str) -> bool {
+        self.stored_variable_states.get(name).is_some_and(|state| !state.borrows.is_empty())
     }
 
     /// Ends the variables that borrow from this one: the store drops them before the code gets it.
@@ -217,7 +253,7 @@ impl ContextState {
 
     /// Whether a variable can be stored with what it borrows.
     fn can_borrow(&self, name: &str) -> bool {
-        self.is_new(name) || self.stored_variable_states.get(name).is_some_and(|state| !state.borrows.is_empty())
+        self.is_new(name) || self.is_borrower(name)
     }
 
     fn can_lend(&self, name: &str) -> bool {
@@ -225,10 +261,20 @@ impl ContextState {
     }
 
     fn first_loan(&self, name: &str) -> Loan {
-        let state = self.variable_states.get(name).or_else(|| self.stored_variable_states.get(name));
+        if self.has_borrowers(name) && !self.has_pointers_alone(name) { Loan::Shared } else { self.loan_of_new(name) }
+    }
+
+    /// The loan of a variable from which nothing borrows that the compiler knows of.
+    fn loan_of_new(&self, name: &str) -> Loan {
         // What a reference points to can change, although the variable with the reference cannot.
-        let can_change = state.is_some_and(|state| state.is_mut || state.type_name.contains("mut "));
-        if can_change && !self.has_borrowers(name) { Loan::Probed } else { Loan::Shared }
+        let can_change = self.state_of(name).is_some_and(|state| state.is_mut || state.type_name.contains("mut "));
+        if can_change { Loan::Probed } else { Loan::Shared }
+    }
+
+    /// Whether only raw pointers refer to this variable. They leave it to others, as long as it stays where it is.
+    fn has_pointers_alone(&self, owner: &str) -> bool {
+        let mut borrowers = self.stored_variable_states.values().filter(|state| state.borrows.contains_key(owner));
+        borrowers.all(|state| pointers::is_pointer(&state.type_name) && !state.type_name.contains(['&', '\'']))
     }
 
     /// The state in which code is compiled for its errors alone: everything that it names is there.
