@@ -252,7 +252,7 @@ fn report_panic(info: &PanicHookInfo<'_>) {
         }
     }
     let name = thread.name().unwrap_or("unnamed");
-    let location = location.unwrap_or_else(|| ferrotune_xla::UNKNOWN_PLACE.to_owned());
+    let location = location.unwrap_or_else(|| "an unknown place".to_owned());
     print_located(format!("thread '{name}' panicked at "), location, format!(": {message}\n"));
 }
 
@@ -333,7 +333,7 @@ pub fn print_located(before: String, location: String, after: String) {
 /// Prints a note of the device with the innermost line of a cell among these calls.
 fn show_note(calls: &[usize], note: &str) {
     let line = ferrotune_trial::lines_of(calls).into_iter().find(|line| ferrotune_xla::is_in_program(line));
-    let line = line.unwrap_or_else(|| "an unknown place".to_owned());
+    let line = line.unwrap_or_else(|| ferrotune_xla::UNKNOWN_PLACE.to_owned());
     print_located("ferrotune: ".to_owned(), line, format!(": {note}\n"));
 }
 

@@ -1,5 +1,6 @@
 //! `cargo xtask torture` injects faults for an hour, as the tests do briefly: hundreds of kills at random times, every
-//! fault that a trial can have, and long random walks through notebooks. Then it runs all examples of the standard library as cells.
+//! fault that a trial can have, and long random walks through notebooks. It runs the tests of the store of variables in valgrind, which has
+//! to be installed, and at last all examples of the standard library as cells.
 
 use crate::environment::{Environment, build_program, cargo};
 use crate::step;
@@ -21,6 +22,9 @@ const CLUSTER_ROUNDS: &str = "200";
 const FAULTS: &str = "500";
 /// The number of the standard library's examples.
 const EXAMPLES: &str = "all";
+/// Finds uses of memory that is freed or not set. Miri, a part of nightly toolchains, would find broken rules of aliasing, too.
+const VALGRIND: &str = "valgrind --quiet --error-exitcode=9";
+const TARGET: &str = "X86_64_UNKNOWN_LINUX_GNU";
 /// The number of trials over which memory must not grow.
 const TRIALS: &str = "200";
 
@@ -31,6 +35,11 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         // With `--test it`, cargo would not build the example, which is supervisor and worker.
         tests.args(["test", "--release", "--locked", "-p", "ferrotune-trial", "torture"]);
         step::run(tests.args(["--", "--nocapture"]).env("FERROTUNE_TORTURE_ROUNDS", ROUNDS))
+    })?;
+    step::step("the store of variables in valgrind", || {
+        let mut tests = cargo(root);
+        tests.args(["test", "--release", "--locked", "-p", "ferrotune-prelude", "--lib", "cell::store"]);
+        step::run(tests.env(format!("CARGO_TARGET_{TARGET}_RUNNER"), VALGRIND))
     })?;
     step::step("build", || build_program(root))?;
     step::step("install into target/jupyter", || environment.install_kernel())?;
