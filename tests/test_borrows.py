@@ -206,7 +206,36 @@ def test_variable_stays_where_raw_pointers_point(kernel):
     assert kernel.ok("unsafe { (*first, *second, *at_n, &raw const list[1] == second) }").result == "(1, 7, 7, true)"
     # A variable that is replaced has no pointers to it. All that a cell has used may point to it.
     assert "`at_n` is not kept: it may borrow `n`, which this cell changes or moves" in kernel.ok("let n = 1;").stderr
-    assert "In [7]" in kernel.fails("unsafe { *at_n }").error
+    assert "`at_n` ended with In" in kernel.fails("unsafe { *at_n }").error
+
+
+# Cells that make a pointer, the last of which gives what is behind it.
+POINTERS = {
+    "beside a borrower": ["let mut v = [1, 2];", "let r = &v;", "let p = &raw mut v;", "(unsafe { *p })[1]"],
+    "to uninitialised memory": ["let mut v = std::mem::MaybeUninit::<i32>::uninit();", "let p = v.as_mut_ptr();", "unsafe { p.write(2); v.assume_init() }"],
+    "into a cell": ["let v = std::cell::UnsafeCell::new(1);", "let p = v.get();", "unsafe { *p += 1; *v.get() }"],
+    "by an assignment": ["let mut v = 1; let mut p = std::ptr::null_mut();", "p = &raw mut v;", "unsafe { *p = 2 };", "v"],
+    "two at once": ["let mut v = 1; let mut w = 2;", "let (p, q) = (&raw mut v, &raw mut w);", "unsafe { std::ptr::swap(p, q) };", "v"],
+}
+
+
+@pytest.mark.parametrize("cells", POINTERS.values(), ids=POINTERS)
+def test_pointer_points_to_its_variable_in_later_cells(kernel, cells):
+    for cell in cells[:-1]:
+        kernel.ok(cell)
+    assert kernel.ok(cells[-1]).result == "2"
+
+
+def test_pointer_to_a_variable_that_its_cell_declares_twice_is_not_kept(kernel):
+    assert "`p` is not kept" in kernel.ok("let mut twice = 1; let p = &raw mut twice; let mut twice = 2;").stderr
+
+
+def test_borrowers_of_one_cell_keep_the_lifetimes_that_each_needs(kernel):
+    kernel.ok(SLOTS)
+    cell = 'let text = String::from("a b"); let pair = (&text[..1], &text[2..]);\nlet mut places = [None; 2]; let mut slots = Slots { places: &mut places };'
+    assert kernel.ok(cell).stderr == ""
+    kernel.ok('slots.put("x");')
+    assert kernel.ok("(pair, &slots.places)").result == '(("a", "b"), [Some("x"), None])'
 
 
 def test_atomic_pointer_and_macro_point_to_a_variable(kernel):

@@ -123,7 +123,7 @@ def is_server_of(process, kernel):
     try:
         words = (process / "stat").read_text().rsplit(")", 1)[1].split()
         return int(words[1]) == kernel and b"proc-macro-srv" in (process / "cmdline").read_bytes()
-    except FileNotFoundError:
+    except OSError:
         return False
 
 

@@ -23,6 +23,7 @@ use std::any::Any;
 use std::backtrace::Backtrace;
 use std::cell::Cell;
 use std::ffi::c_void;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, PanicHookInfo};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -301,24 +302,27 @@ fn panicked(payload: &(dyn Any + Send)) {
     }
 }
 
-/// Reports the error of a cell that ends at a `?` to the kernel, or prints it if there is no kernel.
-pub fn failed(message: String, location: String) {
-    let frame = KernelFrame::Failed { message: message.clone(), location: Some(location) };
-    if connection::send(&frame).is_err() {
+/// Reports the error of a cell that ends at a `?` to the kernel, or prints it if there is no kernel. `type_name` is the name of the error's
+/// type, `message` its text, and `shown` the same text with `{:#}`. It is not generic, since each cell with a `?` would compile it again.
+#[track_caller]
+pub fn failed(type_name: &str, message: fmt::Arguments<'_>, shown: fmt::Arguments<'_>) {
+    let message = message.to_string();
+    let location = Some(place_of(type_name, &shown.to_string()));
+    if connection::send(&KernelFrame::Failed { message: message.clone(), location }).is_err() {
         eprintln!("{message}");
     }
 }
 
 /// The place of an error that ends a cell. For an error of candle, it is the innermost line of a cell that led to it. For a
-/// [`ferrotune_trial::Error`], which `shown` formats with `{:#}`, it is the error's own place. For any other error, it is the `?`.
+/// [`ferrotune_trial::Error`], it is the error's own place. For any other error, it is the `?`.
 #[track_caller]
-pub fn place_of<T>(_error: &T, shown: impl Fn() -> String) -> String {
+fn place_of(type_name: &str, shown: &str) -> String {
     let here = Location::caller();
     // All cells have a folder in the same parent folder, also a cell whose closure is called here.
     let cells = |file: &str| Path::new(file).ancestors().nth(2).and_then(Path::file_name).map(ToOwned::to_owned);
     let is_of_cell = |call: &String| cells(call.rsplitn(3, ':').nth(2).unwrap_or_default()) == cells(here.file());
-    let call = ferrotune_trial::calls_to(&shown()).into_iter().find(is_of_cell);
-    call.or_else(|| ferrotune_trial::place_in::<T>(shown)).unwrap_or_else(|| here.to_string())
+    let call = ferrotune_trial::calls_to(shown).into_iter().find(is_of_cell);
+    call.or_else(|| ferrotune_trial::place_in(type_name, shown)).unwrap_or_else(|| here.to_string())
 }
 
 /// Prints to the standard error, with the location's place in the notebook. Without a kernel, prints the location unchanged.

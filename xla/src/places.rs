@@ -38,7 +38,7 @@ pub fn show_notes_with(show: ShowNote) {
 pub fn is_in_program(call: &str) -> bool {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("/"));
     let is_ours = Path::new(call).starts_with(workspace) && call.contains("/src/");
-    let libraries = ["/rustc/", "/rustlib/src/", "/.cargo/registry/", "/candle-core/src/", "/candle-nn/src/"];
+    let libraries = ["/rustc/", "/rustlib/src/", "/registry/src/", "/candle-core/src/", "/candle-nn/src/"];
     let is_library = libraries.iter().any(|folder| call.contains(folder));
     call.contains(".rs:") && !is_ours && !is_library
 }

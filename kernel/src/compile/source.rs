@@ -92,7 +92,7 @@ fn with_calls_of_prelude(source: &str) -> String {
     {
         let with_place = text.replacen("{}", "{:#}", 1).replacen("{:?}", "{:#?}", 1);
         *print = format!(
-            "::ferrotune::cell::failed(::std::format!({text}), ::ferrotune::cell::place_of(&error, || ::std::format!({with_place})));"
+            "::ferrotune::cell::failed(::std::any::type_name::<T>(), ::std::format_args!({text}), ::std::format_args!({with_place}));"
         )
         .into();
         *from = format!("#[track_caller] {}", from.trim()).into();
@@ -254,7 +254,7 @@ h();
         let expected = "            struct EvcxrUserCodeError {}
             impl<T: ::std::fmt::Debug> ::std::convert::From<T> for EvcxrUserCodeError {
 #[track_caller] fn from(error: T) -> Self {
-::ferrotune::cell::failed(::std::format!(\"{:?}\", error), ::ferrotune::cell::place_of(&error, || ::std::format!(\"{:#?}\", error)));
+::ferrotune::cell::failed(::std::any::type_name::<T>(), ::std::format_args!(\"{:?}\", error), ::std::format_args!(\"{:#?}\", error));
                     ::std::println!(\"{}\", evcxr_internal_runtime::USER_ERROR_OCCURRED);
 (&(
 f

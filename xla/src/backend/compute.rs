@@ -51,7 +51,10 @@ impl Backend {
         }
         let mut program = Program::new(nodes, &[], &[], &self.cores, Checking::chosen()?.of_lazy_code());
         program.move_slices();
-        program.return_held(is_held)?;
+        // The processes of a joint device make the same program, and each may hold other tensors.
+        if self.elsewhere == 0 {
+            program.return_held(is_held)?;
+        }
         let executable = self.executable(&program)?;
         let fresh = program.arguments.iter().map(|argument| self.fresh(argument)).collect::<Result<Vec<_>>>()?;
         let rows = (0..self.here()).map(|place| row(&program.arguments, &fresh, place)).collect::<Result<_>>()?;

@@ -31,17 +31,27 @@ pub(crate) fn stored(type_name: &str) -> String {
 /// the others: what is behind `&mut` may have lifetimes of its own. None if there is no such place.
 pub(crate) fn narrowed(type_name: &str) -> Option<String> {
     let open = |type_name: &str| with_lifetimes(type_name, |_| "'_");
-    let all = type_name.replace(OWN, "'_");
+    let all = opened(type_name);
     let mut places = 0;
     with_lifetimes(&all, |_| {
         places += 1;
         "'_"
     });
     let mut narrow = (0..places).map(|place| once(&all, place));
-    if type_name.contains(OWN) {
+    if is_narrowed(type_name) {
         narrow.find(|other| open(other) == open(type_name));
     }
     narrow.next().filter(|_| places > 1)
+}
+
+/// Whether a type is one that [`narrowed`] has made.
+pub(crate) fn is_narrowed(type_name: &str) -> bool {
+    type_name.contains(OWN)
+}
+
+/// The type before [`narrowed`] has changed it.
+pub(crate) fn opened(type_name: &str) -> String {
+    type_name.replace(OWN, "'_")
 }
 
 /// A type in which only one of the lifetimes that it leaves open, that at this place, can be the lifetime of a borrow.

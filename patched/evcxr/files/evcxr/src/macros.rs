@@ -28,11 +28,20 @@ pub(crate) struct Items {
     pub(crate) statics: Option<String>,
 }
 
-/// The text of a statement that is a call of a macro and may declare something, without a semicolon.
+/// The text of a statement that is a call of a macro without attributes and may declare something, without a semicolon.
 pub(crate) fn call_in(node: &SyntaxNode) -> Option<String> {
-    let call = whole_call(node)?;
-    let name = call.path()?.segment()?.name_ref()?.text().to_string();
-    (!DECLARE_NOTHING.contains(&name.as_str())).then(|| text_of(&call))
+    let call = whole_call(node).filter(|call| may_declare(call))?;
+    attributes(node).next().is_none().then(|| text_of(&call))
+}
+
+fn may_declare(call: &ast::MacroCall) -> bool {
+    let name = call.path().and_then(|path| path.segment()).and_then(|segment| segment.name_ref());
+    name.is_some_and(|name| !DECLARE_NOTHING.contains(&&*name.text()))
+}
+
+/// The attributes in a statement.
+pub(crate) fn attributes(statement: &SyntaxNode) -> impl Iterator<Item = ast::Attr> {
+    statement.descendants().filter_map(ast::Attr::cast)
 }
 
 /// The text of a call, without a semicolon.
@@ -99,17 +108,17 @@ fn expand(sema: &Semantics<'_>, call: &ast::MacroCall, depth: usize, statements:
     let expansion = sema.expand_macro_call(call).filter(|_| depth < DEEPEST)?.value;
     for child in expansion.children() {
         match whole_call(&child) {
-            // An attribute leaves out the call.
-            Some(inner) if sema.expand_macro_call(&inner).is_none() && has_attribute(&child) => {}
-            Some(inner) if call_in(&child).is_some() => expand(sema, &inner, depth + 1, statements)?,
+            // A condition that does not hold leaves out the call.
+            Some(inner) if sema.expand_macro_call(&inner).is_none() && has_condition(&child) => {}
+            Some(inner) if may_declare(&inner) => expand(sema, &inner, depth + 1, statements)?,
             _ => statements.push(child),
         }
     }
     Some(())
 }
 
-fn has_attribute(statement: &SyntaxNode) -> bool {
-    statement.descendants().any(|node| ast::Attr::can_cast(node.kind()))
+fn has_condition(statement: &SyntaxNode) -> bool {
+    attributes(statement).any(|attribute| attribute.syntax().text().to_string().starts_with("#[cfg"))
 }
 
 /// The text of an item that a macro has made, which has no blanks.

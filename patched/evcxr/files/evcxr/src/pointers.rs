@@ -6,15 +6,16 @@ use crate::rust_analyzer::EDITION;
 use ra_ap_syntax::AstNode;
 use ra_ap_syntax::SourceFile;
 use ra_ap_syntax::SyntaxKind;
+use ra_ap_syntax::SyntaxNode;
 use ra_ap_syntax::ast;
 use std::collections::BTreeSet;
 
-/// The `let` of one variable.
-pub(crate) struct Let {
+/// What a `let` or an assignment gives to a variable.
+pub(crate) struct Value {
     pub(crate) variable: String,
     /// The variables that the value may point to: their address, or that of a part, is taken.
     pub(crate) targets: BTreeSet<String>,
-    /// The variables that point to their elements by `as_ptr` or `as_mut_ptr` in the value.
+    /// The variables that point to their content by a method in the value.
     pub(crate) containers: BTreeSet<String>,
     /// All names in the value.
     pub(crate) names: BTreeSet<String>,
@@ -22,28 +23,47 @@ pub(crate) struct Let {
 
 /// Whether a value of this type can point to a variable without borrowing it.
 pub(crate) fn is_pointer(type_name: &str) -> bool {
-    ["*const ", "*mut ", "NonNull<", "AtomicPtr<"].iter().any(|part| type_name.contains(part))
+    ["*const ", "*mut ", "NonNull<", "AtomicPtr<"].iter().any(|part| type_name.contains(part)) && !type_name.contains("fn(")
 }
 
-/// The `let`s of single variables at the top of code.
-pub(crate) fn lets(code: &str) -> Vec<Let> {
+/// Whether the content of a container of this type is within the container itself, and not elsewhere in memory.
+pub(crate) fn is_inline(type_name: &str) -> bool {
+    type_name.starts_with('[') || ["MaybeUninit<", "Cell<", "::Atomic"].iter().any(|part| type_name.contains(part))
+}
+
+/// The values that the statements of code give to variables.
+pub(crate) fn values(code: &str) -> Vec<Value> {
     let file = SourceFile::parse(&format!("fn f() {{{code}}}"), EDITION).tree();
-    let statements = file.syntax().descendants().filter_map(ast::LetStmt::cast);
-    let is_at_top = |statement: &ast::LetStmt| statement.syntax().ancestors().filter(|node| ast::Fn::can_cast(node.kind())).count() == 1;
-    statements.filter(is_at_top).filter_map(of_statement).collect()
+    let functions = file.syntax().children().filter_map(ast::Fn::cast);
+    let lists = functions.filter_map(|function| function.body()?.stmt_list());
+    let statements = lists.flat_map(|list| list.syntax().children().collect::<Vec<_>>());
+    statements.flat_map(of_statement).collect()
 }
 
-fn of_statement(statement: ast::LetStmt) -> Option<Let> {
-    let ast::Pat::IdentPat(pattern) = statement.pat()? else { return None };
-    let variable = ast::HasName::name(&pattern)?.text().to_string();
-    let value = statement.initializer()?;
+fn of_statement(statement: SyntaxNode) -> Vec<Value> {
+    let expression = match ast::ExprStmt::cast(statement.clone()) {
+        Some(statement) => statement.expr(),
+        None => ast::Expr::cast(statement.clone()),
+    };
+    let (variables, value) = match (ast::LetStmt::cast(statement), expression) {
+        (Some(statement), _) => {
+            let parts = statement.pat().map(|pattern| pattern.syntax().descendants().filter_map(ast::IdentPat::cast).collect::<Vec<_>>());
+            let names = parts.into_iter().flatten().filter_map(|part| Some(ast::HasName::name(&part)?.text().to_string()));
+            (names.collect::<Vec<_>>(), statement.initializer())
+        }
+        (None, Some(ast::Expr::BinExpr(assignment))) if assignment.op_kind() == Some(ast::BinaryOp::Assignment { op: None }) => {
+            (assignment.lhs().and_then(variable_of).into_iter().collect(), assignment.rhs())
+        }
+        _ => return Vec::new(),
+    };
+    let Some(value) = value else { return Vec::new() };
     let (mut targets, mut containers) = (BTreeSet::new(), BTreeSet::new());
     for node in value.syntax().descendants() {
         if let Some(reference) = ast::RefExpr::cast(node.clone()) {
             targets.extend(reference.expr().and_then(variable_of));
         } else if let Some(call) = ast::MethodCallExpr::cast(node.clone()) {
-            let is_of_elements = call.name_ref().is_some_and(|name| ["as_ptr", "as_mut_ptr"].contains(&&*name.text()));
-            containers.extend(call.receiver().filter(|_| is_of_elements).and_then(variable_of));
+            let is_of_content = call.name_ref().is_some_and(|name| ["as_ptr", "as_mut_ptr", "get"].contains(&&*name.text()));
+            containers.extend(call.receiver().filter(|_| is_of_content).and_then(variable_of));
         } else if let Some(call) = ast::MacroCall::cast(node) {
             let name = call.path().and_then(|path| path.segment()).and_then(|segment| segment.name_ref());
             let takes_address = name.is_some_and(|name| ["addr_of", "addr_of_mut"].contains(&&*name.text()));
@@ -52,7 +72,9 @@ fn of_statement(statement: ast::LetStmt) -> Option<Let> {
             targets.extend(words.next().filter(|_| takes_address).map(|word| word.text().to_owned()));
         }
     }
-    Some(Let { variable, targets, containers, names: names_in(value.syntax()) })
+    let names = names_in(value.syntax());
+    let value = |variable| Value { variable, targets: targets.clone(), containers: containers.clone(), names: names.clone() };
+    variables.into_iter().map(value).collect()
 }
 
 /// The variable of which a place is the whole or a part.
@@ -80,11 +102,16 @@ mod tests {
             ("let p = a.as_mut_ptr();", vec![], vec!["a"]),
             ("let p = unsafe { q.add(1) };", vec![], vec![]),
             ("let p = &*q;", vec![], vec![]),
+            ("p = &raw const a;", vec!["a"], vec![]),
+            ("let p = cell.get();", vec![], vec!["cell"]),
         ] {
-            let [found] = lets(code).try_into().ok().unwrap();
+            let [found] = values(code).try_into().ok().unwrap();
             assert!(found.targets.iter().eq(&targets) && found.containers.iter().eq(&containers), "{code}");
         }
-        assert!(lets("fn g() { let p = &a; }").is_empty());
-        assert!(lets("let p = unsafe { q.add(1) };")[0].names.contains("q"));
+        assert!(values("fn g() { let p = &a; } { let p = &a; } p == &a;").is_empty());
+        assert!(values("let p = unsafe { q.add(1) };")[0].names.contains("q"));
+        let both: Vec<String> = values("let (p, q) = (&raw mut a, 1)").into_iter().map(|value| value.variable).collect();
+        assert_eq!(both, ["p", "q"]);
+        assert!(is_pointer("*mut u8") && !is_pointer("fn(*const u8)") && is_inline("[u8; 4]") && !is_inline("Vec<u8>"));
     }
 }

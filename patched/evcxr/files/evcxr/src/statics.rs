@@ -92,7 +92,7 @@ pub(crate) fn names_of_threads(node: &SyntaxNode) -> Option<Vec<String>> {
 }
 
 fn declared_by_thread_local(node: &SyntaxNode) -> Option<Vec<ast::Static>> {
-    let call = macros::whole_call(node)?;
+    let call = macros::whole_call(node).filter(|_| macros::attributes(node).next().is_none())?;
     if call.path()?.segment()?.name_ref()?.text() != "thread_local" {
         return None;
     }

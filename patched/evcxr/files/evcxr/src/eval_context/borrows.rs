@@ -7,7 +7,9 @@ use crate::code_block::CodeBlock;
 use crate::errors::CompilationError;
 use crate::lifetimes::LIFETIME;
 use crate::lifetimes::converted;
+use crate::lifetimes::is_narrowed;
 use crate::lifetimes::narrowed;
+use crate::lifetimes::opened;
 use crate::lifetimes::stored;
 use crate::lifetimes::with_lifetime;
 use crate::loans::Access;
@@ -68,18 +70,20 @@ impl ContextState {
         }
     }
 
-    /// Lends the variables to which new raw pointers of the code point. A pointer that is made of another one points where that does.
+    /// Lends the variables to which raw pointers of the code point. A pointer that is made of another one points where that does.
     pub(super) fn lend_to_pointers(&mut self, code: &CodeBlock) {
+        if self.loans.is_off {
+            return;
+        }
         let statements = code.segments.iter().filter(|segment| is_users(segment));
-        for pointer in statements.flat_map(|segment| pointers::lets(&segment.code)) {
-            let is_pointer = |state: &&VariableState| pointers::is_pointer(&state.type_name);
-            if !self.is_new(&pointer.variable) || self.variable_states.get(&pointer.variable).filter(is_pointer).is_none() {
+        for pointer in statements.flat_map(|segment| pointers::values(&segment.code)) {
+            let is_pointer = |state: &VariableState| pointers::is_pointer(&state.type_name);
+            if !self.variable_states.get(&pointer.variable).is_some_and(is_pointer) {
                 continue;
             }
-            // The elements of other containers are elsewhere in memory.
-            let is_array = |name: &&String| self.state_of(name).is_some_and(|state| state.type_name.starts_with('['));
-            let arrays = pointer.containers.iter().filter(is_array).cloned();
-            let mut targets: BTreeSet<String> = pointer.targets.iter().cloned().chain(arrays).collect();
+            let is_inline = |name: &&String| self.state_of(name).is_some_and(|state| pointers::is_inline(&state.type_name));
+            let containers = pointer.containers.iter().filter(is_inline).cloned();
+            let mut targets: BTreeSet<String> = pointer.targets.iter().cloned().chain(containers).collect();
             targets.retain(|name| self.can_lend(name));
             let points_on = pointer.names.iter().any(|name| self.loans.borrowers.contains(name) || self.is_borrower(name));
             if targets.is_empty() && !points_on {
@@ -89,7 +93,7 @@ impl ContextState {
                 let loan = self.first_loan(&target);
                 self.loans.lent.entry(target).or_insert(loan);
             }
-            self.store_as_borrowers(&[&pointer.variable]);
+            self.loans.borrowers.insert(pointer.variable);
         }
     }
 
@@ -139,6 +143,13 @@ impl ContextState {
     pub(super) fn lend_nothing(&mut self) -> bool {
         let is_lending = !self.loans.lent.is_empty() || !self.loans.borrowers.is_empty();
         self.loans.is_off |= is_lending;
+        // No error would say that a pointer points to what is gone.
+        let owner = self.loans.lent.keys().next().cloned();
+        for name in self.loans.borrowers.clone() {
+            if self.is_new(&name) && self.state_of(&name).is_some_and(|state| pointers::is_pointer(&state.type_name)) {
+                self.unkeep(&name, Unkept::Borrows(owner.clone()));
+            }
+        }
         for owner in std::mem::take(&mut self.loans.lent).into_keys() {
             self.end_borrowers(&owner);
         }
@@ -219,20 +230,24 @@ impl ContextState {
         is_changed || (errors.iter().any(clash) && self.narrow_borrowers())
     }
 
-    /// Gives the new borrowers whose types have several lifetimes the next one of them alone as that of what they borrow. Returns whether
-    /// any has another type now.
+    /// Gives a new borrower whose type has several lifetimes the next one of them alone as that of what it borrows. The borrowers change
+    /// one after the other; one that has no further lifetime has all of them again. Returns whether any has another type now.
     fn narrow_borrowers(&mut self) -> bool {
-        let mut is_changed = false;
-        for name in &self.loans.borrowers {
+        let is_narrow = |name: &&String| self.variable_states.get(*name).is_some_and(|state| is_narrowed(&state.type_name));
+        let first = self.loans.borrowers.iter().find(is_narrow).or_else(|| self.loans.borrowers.first()).cloned();
+        let Some(first) = first else { return false };
+        for name in self.loans.borrowers.range(first..) {
             let Some(state) = self.variable_states.get_mut(name) else { continue };
-            if state.move_state == VariableMoveState::New
-                && let Some(type_name) = narrowed(&state.type_name)
-            {
-                state.type_name = type_name;
-                is_changed = true;
+            if state.move_state != VariableMoveState::New {
+                continue;
             }
+            if let Some(type_name) = narrowed(&state.type_name) {
+                state.type_name = type_name;
+                return true;
+            }
+            state.type_name = opened(&state.type_name);
         }
-        is_changed
+        false
     }
 
     fn store_as_borrowers(&mut self, names: &[&String]) -> bool {
