@@ -36,7 +36,7 @@ def test_many_lines_arrive_whole_and_in_order(kernel, stream):
 def test_the_stream_that_is_written_first_is_shown_first(kernel):
     cell = """for round in 0..60 {
     if round % 2 == 0 { eprintln!("{round}"); println!("{round}"); } else { println!("{round}"); eprintln!("{round}"); }
-    std::thread::sleep(std::time::Duration::from_millis(15));
+    std::thread::sleep(std::time::Duration::from_millis(40));
 }"""
     msg_id = kernel.begin(cell)
     seen = [content for msg_type, content in kernel.rest_of(msg_id) if msg_type == "stream"]

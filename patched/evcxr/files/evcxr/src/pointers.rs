@@ -60,7 +60,8 @@ fn of_statement(statement: SyntaxNode) -> Vec<Value> {
     let (mut targets, mut containers) = (BTreeSet::new(), BTreeSet::new());
     for node in value.syntax().descendants() {
         if let Some(reference) = ast::RefExpr::cast(node.clone()) {
-            targets.extend(reference.expr().and_then(variable_of));
+            let becomes_pointer = reference.raw_token().is_some() || is_passed_on(reference.syntax(), value.syntax());
+            targets.extend(reference.expr().filter(|_| becomes_pointer).and_then(variable_of));
         } else if let Some(call) = ast::MethodCallExpr::cast(node.clone()) {
             let is_of_content = call.name_ref().is_some_and(|name| ["as_ptr", "as_mut_ptr", "get"].contains(&&*name.text()));
             containers.extend(call.receiver().filter(|_| is_of_content).and_then(variable_of));
@@ -75,6 +76,21 @@ fn of_statement(statement: SyntaxNode) -> Vec<Value> {
     let names = names_in(value.syntax());
     let value = |variable| Value { variable, targets: targets.clone(), containers: containers.clone(), names: names.clone() };
     variables.into_iter().map(value).collect()
+}
+
+/// The functions that make a pointer, or what contains one, of a reference.
+const CONVERT: [&str; 5] = ["from", "new", "new_unchecked", "from_ref", "from_mut"];
+
+/// Whether a reference itself becomes a part of the value. Other functions, such as `Arc::downgrade`, make something else of it.
+fn is_passed_on(reference: &SyntaxNode, value: &SyntaxNode) -> bool {
+    let between = reference.ancestors().skip(1).take_while(|node| value.text_range().contains_range(node.text_range()));
+    let mut calls = between.filter_map(ast::CallExpr::cast);
+    let function_of = |call: ast::CallExpr| match call.expr()? {
+        ast::Expr::PathExpr(function) => function.path()?.segment()?.name_ref(),
+        _ => None,
+    };
+    let converts = |name: &ast::NameRef| CONVERT.contains(&&*name.text()) || name.text().starts_with(char::is_uppercase);
+    calls.all(|call| function_of(call).as_ref().is_some_and(converts))
 }
 
 /// The variable of which a place is the whole or a part.
@@ -103,6 +119,8 @@ mod tests {
             ("let p = unsafe { q.add(1) };", vec![], vec![]),
             ("let p = &*q;", vec![], vec![]),
             ("p = &raw const a;", vec!["a"], vec![]),
+            ("let p = Arc::downgrade(&a).into_raw();", vec![], vec![]),
+            ("let p = Some(NonNull::from(&mut a));", vec!["a"], vec![]),
             ("let p = cell.get();", vec![], vec!["cell"]),
         ] {
             let [found] = values(code).try_into().ok().unwrap();
