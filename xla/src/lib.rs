@@ -35,7 +35,7 @@ pub use budget::shortage_of;
 pub use device::{Options, cores, device_across, device_on, identity, open, open_across, open_with, profile};
 pub use first_program::{write_first_program, writes_first_program};
 pub use pipeline::{Pipeline, Stage};
-pub use places::{ShowNote, UNKNOWN_PLACE, is_in_program, show_notes_with};
+pub use places::{ShowNote, UNKNOWN_PLACE, is_in_program, lines_at, show_notes_with};
 pub use replicas::{all_reduce_gradients, all_reduce_mean, shard};
 pub use sharding::{device_bytes, spread, with_sharding_constraint, zeros_like};
 pub use step::{Signature, Step};

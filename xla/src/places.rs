@@ -70,8 +70,8 @@ fn print(calls: &[usize], note: &str) {
     eprintln!("ferrotune: {}: {note}", place.as_deref().unwrap_or(UNKNOWN_PLACE));
 }
 
-/// The lines of the calls at an address, several where functions have been inlined; none without debug information.
-fn lines_at(address: usize) -> Vec<String> {
+/// The calls at an address as `file:line:1`, several where functions have been inlined; none without debug information.
+pub fn lines_at(address: usize) -> Vec<String> {
     let mut lines = Vec::new();
     backtrace::resolve(std::ptr::without_provenance_mut::<c_void>(address), |symbol| {
         let line = symbol.filename().zip(symbol.lineno());

@@ -110,9 +110,8 @@ impl Program {
     /// Makes the places an argument at which slices of arguments begin, so that the batches which `narrow` cuts out of a dataset are
     /// computed by one program. A program with many slices stays as it is: they would take long to compile.
     pub(crate) fn move_slices(&mut self) {
-        let is_moved = |instruction: &&(usize, &Instruction)| self.cuts_argument(instruction.1);
-        let slices: Vec<(usize, &Instruction)> = self.instructions.iter().enumerate().collect();
-        let slices: Vec<usize> = slices.iter().filter(is_moved).map(|(place, _)| *place).collect();
+        let slices = self.instructions.iter().enumerate().filter(|(_, instruction)| self.cuts_argument(instruction));
+        let slices: Vec<usize> = slices.map(|(place, _)| place).collect();
         if slices.is_empty() || slices.len() > MOST_MOVED || self.cores.mesh().is_some() {
             return;
         }
@@ -138,7 +137,7 @@ impl Program {
     /// Also returns the values of the held nodes that it computes on the way to its results. A value that follows from another one, or
     /// from numbers, without computation is left out.
     pub(crate) fn return_held(&mut self, is_held: impl Fn(&Arc<Node>) -> Result<bool>) -> Result<()> {
-        let end = self.results.len() - usize::from(!self.checks.is_empty());
+        let end = self.values();
         let mut is_there = vec![false; self.instructions.len()];
         for place in &self.results[..end] {
             is_there[*place] = true;
@@ -156,10 +155,14 @@ impl Program {
         Ok(())
     }
 
+    /// The number of results without that of the checks, which is the last one.
+    fn values(&self) -> usize {
+        self.results.len() - usize::from(!self.checks.is_empty())
+    }
+
     /// The nodes whose values the program returns, without the results of the checks.
     pub(crate) fn returned(&self) -> Vec<Arc<Node>> {
-        let end = self.results.len() - usize::from(!self.checks.is_empty());
-        self.results[..end].iter().map(|place| self.instructions[*place].node.clone()).collect()
+        self.results[..self.values()].iter().map(|place| self.instructions[*place].node.clone()).collect()
     }
 
     /// Adds all nodes that `results` need, and that are not placed yet, in an order in which inputs come first.

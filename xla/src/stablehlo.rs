@@ -126,18 +126,11 @@ impl Body<'_> {
         // A program with an instruction of this kind has the argument and the input, so the defaults are never used.
         let (argument, count) = starts.unwrap_or((0, 1));
         let input = instruction.inputs.first().copied().unwrap_or_default();
-        let (all, one, scalar) =
-            (tensor(&[count], Element::S32), tensor(&[1], Element::S32), tensor(&[], Element::S32));
         let dims = &instruction.node.dims;
-        for (dim, start) in (first..).take(dims.len()).enumerate() {
-            let end = start + 1;
-            self.text.push_str(&format!(
-                "    {name}_a{dim} = stablehlo.slice %arg{argument} [{start}:{end}] : ({all}) -> {one}\n    \
-                 {name}_s{dim} = stablehlo.reshape {name}_a{dim} : ({one}) -> {scalar}\n"
-            ));
-        }
-        let starts: Vec<String> = (0..dims.len()).map(|dim| format!("{name}_s{dim}")).collect();
-        let (starts, types) = (starts.join(", "), vec![scalar.as_str(); dims.len()].join(", "));
+        let starts: Vec<String> = (0..dims.len())
+            .map(|dim| self.scalar(&format!("{name}_{dim}"), argument, (count, Element::S32), first + dim))
+            .collect();
+        let (starts, types) = (starts.join(", "), vec![tensor(&[], Element::S32); dims.len()].join(", "));
         let sizes: Vec<String> = dims.iter().map(usize::to_string).collect();
         self.text.push_str(&format!(
             "    {name} = stablehlo.dynamic_slice {}, {starts}, sizes = [{}] : ({}, {types}) -> {}\n",
@@ -158,15 +151,23 @@ impl Body<'_> {
         });
         // A program with an instruction of this kind has the argument, so the default is never used.
         let (argument, count, element) = numbers.unwrap_or((0, 1, Element::F32));
+        let (scalar, converted, result) = (tensor(&[], element), tensor(&[], node.element), type_of(node));
+        let read = self.scalar(name, argument, (count, element), start);
+        self.text.push_str(&format!(
+            "    {name}_c = stablehlo.convert {read} : ({scalar}) -> {converted}\n    \
+             {name} = stablehlo.broadcast_in_dim {name}_c, dims = [] : ({converted}) -> {result}\n"
+        ));
+    }
+
+    /// Writes the instructions that read one number of an argument with so many of this type. Returns the name of the number.
+    fn scalar(&mut self, name: &str, argument: usize, (count, element): (usize, Element), start: usize) -> String {
         let (all, one, scalar) = (tensor(&[count], element), tensor(&[1], element), tensor(&[], element));
-        let (converted, result) = (tensor(&[], node.element), type_of(node));
         let end = start + 1;
         self.text.push_str(&format!(
             "    {name}_s = stablehlo.slice %arg{argument} [{start}:{end}] : ({all}) -> {one}\n    \
-             {name}_r = stablehlo.reshape {name}_s : ({one}) -> {scalar}\n    \
-             {name}_c = stablehlo.convert {name}_r : ({scalar}) -> {converted}\n    \
-             {name} = stablehlo.broadcast_in_dim {name}_c, dims = [] : ({converted}) -> {result}\n"
+             {name}_r = stablehlo.reshape {name}_s : ({one}) -> {scalar}\n"
         ));
+        format!("{name}_r")
     }
 }
 

@@ -10,7 +10,6 @@ use addr2line::gimli::{DwarfSections, EndianSlice, LittleEndian, Reader, Section
 use object::read::ReadCache;
 use object::{Object as _, ObjectSection as _};
 use std::cell::RefCell;
-use std::ffi::c_void;
 use std::fs::{self, File};
 use std::ops::Range;
 use std::path::Path;
@@ -76,7 +75,9 @@ pub fn lines_of(addresses: &[usize]) -> Vec<String> {
     // Calls within one library follow each other, and its file is read once for them.
     let runs = addresses.chunk_by(|one, other| path_of(one) == path_of(other));
     let calls = runs.filter_map(|run| match path_of(&run[0])? {
-        path if path.starts_with("/memfd:") => Some(run.iter().copied().flat_map(calls_in_memory).collect()),
+        // The dynamic linker has another name for a library that exists only in memory. Those of a trial are all loaded before its first
+        // error.
+        path if path.starts_with("/memfd:") => Some(run.iter().copied().flat_map(ferrotune_xla::lines_at).collect()),
         path => {
             let start = libraries.iter().find(|first| first.path == path)?.addresses.start;
             calls_at(Path::new(path), start, run)
@@ -97,17 +98,6 @@ impl<'a> Mapped<'a> {
         let address = |text| usize::from_str_radix(text, 16).ok();
         Some(Mapped { addresses: address(start)?..address(end)?, path: &line[line.find('/')?..] })
     }
-}
-
-/// The calls at an address of a library that exists only in memory, for which the dynamic linker has another name. The libraries
-/// of a trial are all loaded before its first error.
-fn calls_in_memory(address: usize) -> Vec<String> {
-    let mut calls = Vec::new();
-    backtrace::resolve(std::ptr::without_provenance_mut::<c_void>(address), |symbol| {
-        let place = symbol.filename().zip(symbol.lineno());
-        calls.extend(place.map(|(file, line)| format!("{}:{line}:1", file.display())));
-    });
-    calls
 }
 
 /// The calls at addresses of a library that is mapped from `start` on, innermost first; several at one address where functions have been
