@@ -1,13 +1,14 @@
 //! Records which process has opened an accelerator. The accelerator's threads and contexts exist in that process alone, and not in
 //! its forks. This module opens no device: the code that opens one calls [`opened`].
 
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The id of the process that opened an accelerator, which is this process or one that it was forked from; 0 if there is none.
 static OPENED_BY: AtomicU32 = AtomicU32::new(0);
 
 /// The error in a process that is a fork of one that had opened an accelerator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error(
     "this process forked from process {opened_by}, which had opened an accelerator, and no copy of that process can use \
      one; open it in a new process: in a notebook, %undo to before it was opened, or restart the kernel"

@@ -272,7 +272,7 @@ impl Drop for Running {
 }
 
 /// The end of a child's standard error, on one line.
-fn tail(stderr: impl io::Read) -> String {
+pub(crate) fn tail(stderr: impl io::Read) -> String {
     let mut kept = Vec::new();
     let mut stderr = BufReader::new(stderr);
     let mut chunk = [0; 4096];

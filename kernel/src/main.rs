@@ -121,6 +121,15 @@ enum Action {
     /// Try a PJRT plugin, which may crash this process.
     #[command(hide = true)]
     Probe,
+    /// Open a PJRT plugin for all processes of this user.
+    #[command(hide = true)]
+    Device {
+        name: String,
+        plugin: PathBuf,
+        socket: PathBuf,
+        #[arg(long)]
+        detached: bool,
+    },
     /// Run a trial.
     #[command(hide = true)]
     Trial {
@@ -183,6 +192,8 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
         }
         Action::Reader => reader(),
         Action::Probe => Ok(ferrotune_devices::probe::child::main()),
+        Action::Device { detached: false, .. } => Ok(ferrotune_devices::process::start()),
+        Action::Device { name, plugin, socket, .. } => Ok(ferrotune_devices::process::main(&name, &plugin, &socket)),
         Action::Trial { arguments } => ferrotune_tuner::process::worker_main(arguments),
         Action::Load { arguments } => match ferrotune_tuner::process::load_objective(arguments) {
             Ok(()) => Ok(ExitCode::SUCCESS),

@@ -16,7 +16,7 @@ pub mod sysroot {
 use crate::{device, input, interrupt, widget};
 use candle_core::anomaly;
 use ferrotune_devices::fork;
-use ferrotune_devices::pjrt::Profiler;
+use ferrotune_devices::runtime::Profiler;
 use ferrotune_link::{Answer, KernelFrame, connection};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::any::Any;

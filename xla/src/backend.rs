@@ -16,7 +16,8 @@ use crate::value::Value;
 use candle_core::external::{self, Input, Slot};
 use candle_core::{CpuStorage, DType, Device, Error, Result, Shape, bail};
 pub(crate) use compute::{by_result, launch_or_return};
-use ferrotune_devices::pjrt::{self, Buffer, Client, Element, Literal, LoadedExecutable, Transfer};
+use ferrotune_devices::pjrt::{Element, Literal, PjrtError};
+use ferrotune_devices::runtime::{self, Buffer, Client, LoadedExecutable, Transfer};
 use ferrotune_profile::{self as profile, Part};
 use std::any::Any;
 use std::fmt;
@@ -42,7 +43,7 @@ pub struct Backend {
     name: String,
     client: Client,
     /// The devices of this process, in the order of replicas or of the mesh.
-    devices: Vec<pjrt::Device>,
+    devices: Vec<runtime::Device>,
     /// The number of devices of other processes that compute together with those of this process.
     elsewhere: usize,
     cores: Cores,
@@ -62,7 +63,7 @@ impl Backend {
     pub(crate) fn new(
         name: String,
         client: Client,
-        (devices, elsewhere): (Vec<pjrt::Device>, usize),
+        (devices, elsewhere): (Vec<runtime::Device>, usize),
         cores: Cores,
         executables: Executables,
         generator: Generator,
@@ -89,8 +90,8 @@ impl Backend {
         }
         let (all, own) = (self.client.devices().map_err(Error::wrap)?, numbers_of(&self.devices)?);
         let numbered = numbers_of(&all)?.into_iter().zip(all).filter(|(number, _)| !own.contains(number));
-        let (numbers, others): (Vec<i32>, Vec<pjrt::Device>) = numbered.unzip();
-        let group = |(numbers, devices): (&[i32], &[pjrt::Device])| {
+        let (numbers, others): (Vec<i32>, Vec<runtime::Device>) = numbered.unzip();
+        let group = |(numbers, devices): (&[i32], &[runtime::Device])| {
             let name = numbered_name(&self.name, numbers[0]);
             let executables = self.executables.on(numbers.to_vec());
             let generator = Generator::new(numbers);
@@ -219,7 +220,7 @@ pub fn backend_of(device: &Device) -> Option<&Backend> {
 }
 
 /// The numbers by which a program identifies these devices.
-pub(crate) fn numbers_of(devices: &[pjrt::Device]) -> Result<Vec<i32>> {
+pub(crate) fn numbers_of(devices: &[runtime::Device]) -> Result<Vec<i32>> {
     devices.iter().map(|device| Ok(device.description().map_err(Error::wrap)?.id)).collect()
 }
 
@@ -235,7 +236,7 @@ fn is_of_uploaded(node: &Node) -> bool {
     false
 }
 
-fn numbers_literal(numbers: &[f64], element: Element) -> std::result::Result<Literal, pjrt::PjrtError> {
+fn numbers_literal(numbers: &[f64], element: Element) -> std::result::Result<Literal, PjrtError> {
     let count = i64::try_from(numbers.len()).unwrap_or(i64::MAX);
     if element == Element::F64 {
         return Literal::new(element, &[count], bytemuck::cast_slice(numbers).to_vec());

@@ -2,7 +2,7 @@
 
 use candle_core::{Error, Result};
 use ferrotune_devices::Shortage;
-use ferrotune_devices::pjrt::LoadedExecutable;
+use ferrotune_devices::runtime::LoadedExecutable;
 use std::sync::{Mutex, PoisonError};
 
 /// The shortage of the last program that did not fit a device of this process.
@@ -29,7 +29,7 @@ impl Budget {
     pub(crate) fn check(&self, executable: &LoadedExecutable) -> Result<()> {
         let Some(bytes) = self.bytes else { return Ok(()) };
         // A plugin may not report the memory of a program; the shortage then appears when the program runs.
-        let memory = executable.executable().memory().ok();
+        let memory = executable.memory().ok();
         let shortage = memory.and_then(|memory| Shortage::of(&memory, &self.device, bytes));
         let Some(shortage) = shortage else { return Ok(()) };
         *LAST.lock().unwrap_or_else(PoisonError::into_inner) = Some(shortage.clone());

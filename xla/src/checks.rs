@@ -5,7 +5,7 @@
 //! and of values that are computed from them, is an error. Other values of the same program are the same as without the fault.
 
 use candle_core::{Error, Result, bail};
-use ferrotune_devices::pjrt::{Buffer, Transfer};
+use ferrotune_devices::runtime::{Buffer, Transfer};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -6,7 +6,8 @@ use crate::executables::Executables;
 use crate::mesh::Cores;
 use crate::random::Generator;
 use candle_core::{Device, Error, Result, bail, external};
-use ferrotune_devices::pjrt::{self, Client, Override, Plugin, Profiler};
+use ferrotune_devices::pjrt::{Override, Plugin};
+use ferrotune_devices::runtime::{self, Client, Profiler};
 use ferrotune_devices::{Cluster, open_jointly};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -64,7 +65,7 @@ pub fn open(plugin: &Path) -> Result<Device> {
 /// If the library is no plugin, its devices do not open, or it has fewer devices than replicas or the mesh need.
 pub fn open_with(plugin: &Path, options: Options<'_>) -> Result<Device> {
     let client = Plugin::load(plugin).and_then(|plugin| plugin.client(&[])).map_err(Error::wrap)?;
-    device_on(client, &identity(plugin), options)
+    device_on(client.into(), &identity(plugin), options)
 }
 
 /// The identity of a plugin's library, which differs between builds: XLA:CPU, for one, has no version of its own.
@@ -91,7 +92,7 @@ pub fn identity(plugin: &Path) -> String {
 /// The errors of [`open_jointly`], and if the processes have too few devices.
 pub fn open_across(plugin: &Path, cluster: &Cluster, options: Options<'_>) -> Result<Device> {
     let client = open_jointly(plugin, cluster).map_err(Error::wrap)?;
-    device_across(client, &identity(plugin), options)
+    device_across(client.into(), &identity(plugin), options)
 }
 
 /// The first devices of an open client as one device. `plugin` is the [`identity`] of its library.
@@ -142,7 +143,7 @@ pub fn device_across(client: Client, plugin: &str, options: Options<'_>) -> Resu
 
 /// The devices that compute together, which were chosen among those of a client.
 struct Chosen {
-    here: Vec<pjrt::Device>,
+    here: Vec<runtime::Device>,
     /// The numbers of the devices of all processes.
     numbers: Vec<i32>,
     is_joint: bool,
@@ -192,10 +193,10 @@ pub fn cores(device: &Device) -> Result<Vec<Device>> {
 /// Begins to record the activity of all devices of a device's plugin.
 ///
 /// # Errors
-/// If the device belongs to no plugin (`cpu`), and the errors of [`Plugin::profile`].
+/// If the device belongs to no plugin (`cpu`), and the errors of [`Client::profile`].
 pub fn profile(device: &Device) -> Result<Profiler> {
     let Some(backend) = backend_of(device) else { bail!("only devices of PJRT plugins have a profiler of their own") };
-    backend.client().plugin().profile().map_err(Error::wrap)
+    backend.client().profile().map_err(Error::wrap)
 }
 
 fn device_of(backend: Backend) -> Device {

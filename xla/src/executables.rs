@@ -6,7 +6,8 @@ use crate::program::Program;
 use crate::recent::Recent;
 use crate::stablehlo;
 use candle_core::{Error, Result};
-use ferrotune_devices::pjrt::{Client, CompileOptions, LoadedExecutable};
+use ferrotune_devices::pjrt::CompileOptions;
+use ferrotune_devices::runtime::{Client, LoadedExecutable};
 use ferrotune_profile::{self as profile, Part};
 use sha2::{Digest as _, Sha256};
 use std::fs;
@@ -74,8 +75,9 @@ impl Executables {
     /// The errors of the plugin's compiler, and the shortage if the device has too little memory for the program.
     pub(crate) fn get(&self, client: &Client, program: &Program) -> Result<Arc<LoadedExecutable>> {
         let fingerprint = program.fingerprint();
-        if let Some(executable) = self.ready.lock().unwrap_or_else(PoisonError::into_inner).get(&fingerprint) {
-            return Ok(executable.clone());
+        let known = self.ready.lock().unwrap_or_else(PoisonError::into_inner).get(&fingerprint).cloned();
+        if let Some(executable) = known.filter(|executable| executable.is_loaded()) {
+            return Ok(executable);
         }
         let executable = Arc::new(self.load_or_compile(client, program)?);
         self.budget.check(&executable)?;
@@ -102,7 +104,7 @@ impl Executables {
         places::count_program();
         if let Some(path) = path {
             // If a plugin cannot write its executables, or the disk is full, the next process compiles the program again.
-            let _ = executable.executable().serialize().map_err(io::Error::other).and_then(|bytes| keep(&path, &bytes));
+            let _ = executable.serialize().map_err(io::Error::other).and_then(|bytes| keep(&path, &bytes));
         }
         Ok(executable)
     }

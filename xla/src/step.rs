@@ -21,7 +21,7 @@ use candle_core::op::BackpropOp;
 use candle_core::{DType, Device, Result, Storage, Tensor, anomaly, bail};
 pub(crate) use compiled::computed;
 use compiled::{Compiled, From, State};
-use ferrotune_devices::pjrt::LoadedExecutable;
+use ferrotune_devices::runtime::LoadedExecutable;
 use std::sync::{Arc, Weak};
 
 /// The shape and type of each argument.

@@ -8,6 +8,7 @@ use super::event::Ends;
 use super::object::{Object, View};
 use crate::Store;
 use crate::fork;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -43,7 +44,7 @@ unsafe impl Send for DevicePointer {}
 unsafe impl Sync for DevicePointer {}
 
 /// The use of a device's memory, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceMemory {
     /// Memory in use.
     pub used_bytes: u64,

@@ -2,9 +2,10 @@
 //! numbers need no code generator.
 
 use super::error::PjrtError;
+use serde::{Deserialize, Serialize};
 
 /// The options with which a program is compiled.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompileOptions {
     /// The number of copies of the program, each with arguments of its own.
     pub replicas: u32,
@@ -18,7 +19,7 @@ pub struct CompileOptions {
 }
 
 /// The value of a compiler's setting.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Override {
     /// A string.
     Text(String),

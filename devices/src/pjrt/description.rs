@@ -5,9 +5,10 @@ use super::abi::{Arguments, CountedAttributes, Function};
 use super::error::PjrtError;
 use super::named::{self, Named};
 use super::object::View;
+use serde::{Deserialize, Serialize};
 
 /// The description of a device, which may be on this machine or elsewhere.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Description {
     /// The device's number among all devices of all processes.
     pub id: i32,

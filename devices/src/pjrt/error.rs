@@ -1,11 +1,12 @@
 //! Errors of a plugin, with PJRT's code and text, and errors in the use of a plugin.
 
 use crate::fork::Forked;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
 /// The reason why an operation of a plugin, or of one of its objects, failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum PjrtError {
     /// The file could not be loaded.
@@ -22,7 +23,7 @@ pub enum PjrtError {
         /// The file.
         path: PathBuf,
         /// The part of the interface that is missing.
-        reason: &'static str,
+        reason: String,
     },
     /// The plugin has an unsupported version of PJRT's interface.
     #[error("{path} speaks PJRT {major}.{minor}, and only 0.x is known here; use an older plugin")]
@@ -60,6 +61,28 @@ pub enum PjrtError {
     /// This process is a fork of a process that had opened devices.
     #[error(transparent)]
     Forked(#[from] Forked),
+    /// The device process cannot be started, or does not serve this client.
+    #[error("{device}: {reason}")]
+    NoProcess {
+        /// The name of the device.
+        device: String,
+        /// The reason and the cure.
+        reason: String,
+    },
+    /// The device process has ended, and with it what was on the device.
+    #[error("{device}: {reason}, and the values that were on the device are lost; compute them again")]
+    Lost {
+        /// The name of the device.
+        device: String,
+        /// How the device process has ended.
+        reason: String,
+    },
+    /// The user has ended the wait for the device.
+    #[error("{device}: the wait for the device was interrupted; what was started there goes on")]
+    Interrupted {
+        /// The name of the device.
+        device: String,
+    },
     /// The arguments do not fit together.
     #[error("{what}")]
     Mismatch {
@@ -69,7 +92,7 @@ pub enum PjrtError {
 }
 
 /// An error code of PJRT, which is one of Abseil's `Status`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Code(pub i32);
 
 impl Code {

@@ -8,7 +8,7 @@ use super::object::Object;
 use std::sync::Arc;
 
 /// The events of the end of a run, one for each of its devices.
-pub(super) type Ends = Arc<[Event]>;
+pub(crate) type Ends = Arc<[Event]>;
 
 /// The event of the end of asynchronous work.
 #[derive(Debug)]

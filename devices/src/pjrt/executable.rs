@@ -9,7 +9,7 @@ use super::client::{Client, Device};
 use super::compile_options::CompileOptions;
 use super::error::PjrtError;
 use super::event::{Ends, Event};
-use super::literal::Element;
+use super::literal::{Element, byte_count};
 use super::named::{self, Named};
 use super::object::Object;
 use super::program::MlirProgram;
@@ -50,12 +50,19 @@ impl MemoryUse {
 }
 
 /// Type and dimensions of one output.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct OutputShape {
     /// The element type of the output.
     pub element: Element,
     /// The dimensions of the output; none for a scalar.
     pub dims: Vec<i64>,
+}
+
+impl OutputShape {
+    /// The number of bytes of the output in dense form; a device may need more for it.
+    pub(crate) fn bytes(&self) -> u64 {
+        byte_count(self.element, &self.dims).map_or(u64::MAX, |bytes| bytes as u64)
+    }
 }
 
 impl Executable {
@@ -189,6 +196,35 @@ pub enum Input<'a> {
     Donate(Buffer),
 }
 
+/// An argument of a run, whose buffer may be wrapped.
+pub(crate) trait Argument {
+    /// The buffer; none if it is of another client.
+    fn buffer(&self) -> Option<&Buffer>;
+
+    /// Whether the caller keeps the buffer.
+    fn is_kept(&self) -> bool;
+
+    /// The buffer, if the program may use its memory.
+    fn into_donated(self) -> Option<Buffer>;
+}
+
+impl Argument for Input<'_> {
+    fn buffer(&self) -> Option<&Buffer> {
+        match self {
+            Input::Keep(buffer) => Some(buffer),
+            Input::Donate(buffer) => Some(buffer),
+        }
+    }
+
+    fn is_kept(&self) -> bool {
+        matches!(self, Input::Keep(_))
+    }
+
+    fn into_donated(self) -> Option<Buffer> {
+        if let Input::Donate(buffer) = self { Some(buffer) } else { None }
+    }
+}
+
 /// A run that has been started.
 #[derive(Debug)]
 pub struct Launch {
@@ -302,22 +338,34 @@ impl LoadedExecutable {
     /// # Errors
     /// The errors of [`LoadedExecutable::launch`].
     pub fn launch_or_return<'a>(&self, inputs: Vec<Vec<Input<'a>>>) -> Result<Launch, Refused<'a>> {
-        match self.start(&inputs) {
-            Ok(launch) => {
-                self.free_later(inputs, &launch.done);
-                Ok(launch)
-            }
-            Err(error) => Err(Refused { error, inputs }),
+        match self.start(inputs) {
+            Ok((outputs, done)) => Ok(Launch { outputs, done }),
+            Err((error, inputs)) => Err(Refused { error, inputs }),
         }
     }
 
-    fn start(&self, inputs: &[Vec<Input<'_>>]) -> Result<Launch, PjrtError> {
-        let input_count = self.check(inputs)?;
-        let pointer = |input: &Input<'_>| match input {
-            Input::Keep(buffer) => buffer.object.pointer,
-            Input::Donate(buffer) => buffer.object.pointer,
-        };
-        let rows: Vec<Vec<Pointer>> = inputs.iter().map(|row| row.iter().map(pointer).collect()).collect();
+    /// Starts the program, and returns the outputs of each device and the events of the run's end. If the run is not started, returns
+    /// the error and the inputs.
+    #[expect(clippy::type_complexity, reason = "each caller has its own types for these")]
+    pub(crate) fn start<A: Argument>(
+        &self,
+        inputs: Vec<Vec<A>>,
+    ) -> Result<(Vec<Vec<Buffer>>, Ends), (PjrtError, Vec<Vec<A>>)> {
+        match self.execute(&inputs) {
+            Ok((outputs, done)) => {
+                self.free_later(inputs, &done);
+                Ok((outputs, done))
+            }
+            Err(error) => Err((error, inputs)),
+        }
+    }
+
+    fn execute<A: Argument>(&self, inputs: &[Vec<A>]) -> Result<(Vec<Vec<Buffer>>, Ends), PjrtError> {
+        let input_count = check_inputs(inputs.iter().map(Vec::len), self.device_count)?;
+        let pointer = |input: &A| input.buffer().map(|buffer| buffer.object.pointer);
+        let rows: Option<Vec<Vec<Pointer>>> = inputs.iter().map(|row| row.iter().map(pointer).collect()).collect();
+        let other = || PjrtError::Mismatch { what: "a program runs only on arrays of its own client".to_owned() };
+        let rows = rows.ok_or_else(other)?;
         let kept = kept(inputs, input_count);
         let mut options = Arguments::<ExecuteOptions>::zeroed();
         (options.fields.kept, options.fields.kept_count) = (kept.as_ptr(), kept.len());
@@ -347,13 +395,12 @@ impl LoadedExecutable {
         }
         let wrap = |row: Vec<Pointer>| row.into_iter().map(|buffer| Buffer::new(&self.client, buffer)).collect();
         let outputs: Vec<Vec<Buffer>> = outputs.into_iter().map(wrap).collect::<Result<_, _>>()?;
-        Ok(Launch { outputs, done })
+        Ok((outputs, done))
     }
 
     /// Keeps donated buffers until their run has ended, and frees the buffers of runs that have ended.
-    fn free_later(&self, inputs: Vec<Vec<Input<'_>>>, ends: &Ends) {
-        let own = |input| if let Input::Donate(buffer) = input { Some(buffer) } else { None };
-        let buffers: Vec<Buffer> = inputs.into_iter().flatten().filter_map(own).collect();
+    fn free_later<A: Argument>(&self, inputs: Vec<Vec<A>>, ends: &Ends) {
+        let buffers: Vec<Buffer> = inputs.into_iter().flatten().filter_map(A::into_donated).collect();
         let mut donated = self.donated.lock().unwrap_or_else(PoisonError::into_inner);
         // An event that cannot be read counts as over; freeing a buffer may then wait for its run.
         let is_over = |events: &[Event]| events.iter().all(|event| event.is_ready().unwrap_or(true));
@@ -362,20 +409,23 @@ impl LoadedExecutable {
             donated.push((buffers, ends.clone()));
         }
     }
+}
 
-    /// Checks that all devices have the same number of inputs, and returns that number.
-    fn check(&self, inputs: &[Vec<Input<'_>>]) -> Result<usize, PjrtError> {
-        let (rows, devices) = (inputs.len(), self.device_count);
-        if rows != devices {
-            let what = format!("the program runs on {devices} devices, but there are inputs for {rows}");
-            return Err(PjrtError::Mismatch { what });
-        }
-        let count = inputs.first().map_or(0, Vec::len);
-        if inputs.iter().any(|row| row.len() != count) {
-            return Err(PjrtError::Mismatch { what: "the devices have different numbers of inputs".into() });
-        }
-        Ok(count)
+/// Checks that all devices have the same number of inputs, and returns that number.
+pub(crate) fn check_inputs(
+    mut counts: impl ExactSizeIterator<Item = usize>,
+    devices: usize,
+) -> Result<usize, PjrtError> {
+    let rows = counts.len();
+    if rows != devices {
+        let what = format!("the program runs on {devices} devices, but there are inputs for {rows}");
+        return Err(PjrtError::Mismatch { what });
     }
+    let first = counts.next().unwrap_or_default();
+    if counts.any(|count| count != first) {
+        return Err(PjrtError::Mismatch { what: "the devices have different numbers of inputs".into() });
+    }
+    Ok(first)
 }
 
 /// A number that no other run of this process has had. XLA:CPU matches the devices of a run by this number: the devices of two runs
@@ -386,7 +436,7 @@ fn next_launch() -> i32 {
 }
 
 /// The indices of inputs that some device keeps.
-fn kept(inputs: &[Vec<Input<'_>>], count: usize) -> Vec<i64> {
-    let is_kept = |index: usize| inputs.iter().any(|row| matches!(row[index], Input::Keep(_)));
+fn kept<A: Argument>(inputs: &[Vec<A>], count: usize) -> Vec<i64> {
+    let is_kept = |index: usize| inputs.iter().any(|row| row[index].is_kept());
     (0_i64..).zip(0..count).filter(|(_, index)| is_kept(*index)).map(|(number, _)| number).collect()
 }

@@ -1,6 +1,7 @@
 //! Arrays in the host's memory, which are copied to and from devices: dense and in row-major order.
 
 use super::error::PjrtError;
+use crate::memory::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// The type of an array's elements.
@@ -89,7 +90,7 @@ impl Element {
 pub struct Literal {
     element: Element,
     dims: Vec<i64>,
-    bytes: Vec<u8>,
+    bytes: Bytes,
 }
 
 impl Literal {
@@ -98,6 +99,14 @@ impl Literal {
     /// # Errors
     /// If the number of bytes does not match the dimensions.
     pub fn new(element: Element, dims: &[i64], bytes: Vec<u8>) -> Result<Literal, PjrtError> {
+        Literal::of(element, dims, Bytes::Own(bytes))
+    }
+
+    /// An array of bytes in the machine's byte order, which may be in a memory file.
+    ///
+    /// # Errors
+    /// If the number of bytes does not match the dimensions.
+    pub(crate) fn of(element: Element, dims: &[i64], bytes: Bytes) -> Result<Literal, PjrtError> {
         let expected = byte_count(element, dims);
         if expected != Some(bytes.len()) {
             let what = format!("an array {dims:?} of {element:?} does not have {} bytes", bytes.len());

@@ -37,7 +37,7 @@ impl Plugin {
     /// # Errors
     /// If the file is not a plugin, has an unknown version, or fails to initialise.
     pub fn load(path: &Path) -> Result<Plugin, PjrtError> {
-        let not_a_plugin = |reason| PjrtError::NotAPlugin { path: path.to_owned(), reason };
+        let not_a_plugin = |reason: &str| PjrtError::NotAPlugin { path: path.to_owned(), reason: reason.to_owned() };
         // SAFETY: runs the initialisers of a library that the user chose as a plugin.
         let library = unsafe { libloading::Library::new(path) }.map_err(|error| PjrtError::Load {
             path: path.to_owned(),

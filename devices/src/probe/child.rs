@@ -67,7 +67,7 @@ fn identify(plugin: Plugin) -> Result<Identity, Box<dyn Error>> {
     Ok(Identity { api: plugin.api_version(), attributes: plugin.attributes()? })
 }
 
-fn describe(plugin: Plugin, client: &Client) -> Result<Opened, Box<dyn Error>> {
+pub(crate) fn describe(plugin: Plugin, client: &Client) -> Result<Opened, Box<dyn Error>> {
     let mut devices = Vec::new();
     for device in client.devices()? {
         let description = device.description()?;

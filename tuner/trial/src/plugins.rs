@@ -7,7 +7,8 @@ pub(crate) use crate::origin::witness_errors;
 use crate::place::{innermost_in_notebook, place_in_backtrace};
 use candle_core::random::{Draws, with_draws};
 use candle_core::{Device, anomaly};
-use ferrotune_devices::pjrt::{Client, Plugin};
+use ferrotune_devices::pjrt::Plugin;
+use ferrotune_devices::runtime::Client;
 use ferrotune_devices::{Cluster, DeviceName, Machine, fork, open_jointly};
 use ferrotune_space::wire::{BUDGET_VARIABLE, PluginCopy};
 use ferrotune_state::{BoxError, given_seed};
@@ -161,7 +162,7 @@ fn opened<'a>(
         Entry::Occupied(open) => Ok(open.into_mut()),
         Entry::Vacant(place) => {
             let client = match cluster {
-                Some(cluster) => open_jointly(place.key(), cluster)?,
+                Some(cluster) => open_jointly(place.key(), cluster)?.into(),
                 None => open_alone(place.key())?,
             };
             Ok(place.insert(Opened { client, devices: BTreeMap::new() }))
@@ -173,5 +174,5 @@ fn open_alone(plugin: &Path) -> Result<Client, BoxError> {
     let loaded = Plugin::load(plugin)?;
     // Recorded also if no client opens, because the plugin may have started threads.
     fork::opened();
-    Ok(loaded.client(&[])?)
+    Ok(loaded.client(&[])?.into())
 }

@@ -6,7 +6,8 @@ use crate::graph::{Node, follows};
 use crate::program::{Argument, Program};
 use crate::value::Value;
 use candle_core::{Error, Result, bail};
-use ferrotune_devices::pjrt::{self, Buffer, Literal, LoadedExecutable, Transfer};
+use ferrotune_devices::pjrt::Literal;
+use ferrotune_devices::runtime::{self, Buffer, LoadedExecutable, Transfer};
 use ferrotune_profile as profile;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -95,30 +96,34 @@ fn is_held(node: &Arc<Node>) -> Result<bool> {
 }
 
 /// Starts a program, and returns its outputs on each device. The run is recorded in a profile.
-fn launch(executable: &LoadedExecutable, rows: Vec<Vec<pjrt::Input<'_>>>) -> Result<Vec<Vec<Buffer>>> {
+fn launch(executable: &LoadedExecutable, rows: Vec<Vec<runtime::Input<'_>>>) -> Result<Vec<Vec<Buffer>>> {
     launch_or_return(executable, rows).map_err(|refused| Error::wrap(refused.error))
 }
 
 /// Starts a program like [`launch`], and returns the inputs if the program is not started.
 pub(crate) fn launch_or_return<'a>(
     executable: &LoadedExecutable,
-    rows: Vec<Vec<pjrt::Input<'a>>>,
-) -> std::result::Result<Vec<Vec<Buffer>>, pjrt::Refused<'a>> {
+    rows: Vec<Vec<runtime::Input<'a>>>,
+) -> std::result::Result<Vec<Vec<Buffer>>, runtime::Refused<'a>> {
     let begin = Instant::now();
-    let pjrt::Launch { outputs, done } = executable.launch_or_return(rows)?;
+    let runtime::Launch { outputs, done } = executable.launch_or_return(rows)?;
     if profile::is_recording() {
         // An error of the program is reported to the readers of its outputs.
-        profile::ran(begin, move || done.iter().for_each(|end| drop(end.wait())));
+        profile::ran(begin, move || drop(done.wait()));
     }
     Ok(outputs)
 }
 
 /// The inputs of the device with this index.
-fn row<'a>(arguments: &'a [Argument], fresh: &'a [Option<Vec<Buffer>>], place: usize) -> Result<Vec<pjrt::Input<'a>>> {
+fn row<'a>(
+    arguments: &'a [Argument],
+    fresh: &'a [Option<Vec<Buffer>>],
+    place: usize,
+) -> Result<Vec<runtime::Input<'a>>> {
     let input = |(argument, fresh): (&'a Argument, &'a Option<Vec<Buffer>>)| match (argument, fresh) {
-        (_, Some(buffers)) => Ok(pjrt::Input::Keep(&buffers[place])),
+        (_, Some(buffers)) => Ok(runtime::Input::Keep(&buffers[place])),
         (Argument::Node(node), None) => match node.value() {
-            Some(buffers) => Ok(pjrt::Input::Keep(&buffers[place])),
+            Some(buffers) => Ok(runtime::Input::Keep(&buffers[place])),
             None => bail!(
                 "an array has no value: it was made while a step was traced, or a step that changes it has failed; return it \
                  from the step, keep state in a `Var`, or load a checkpoint"

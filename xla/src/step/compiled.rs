@@ -8,7 +8,7 @@ use crate::random::state;
 use crate::value::Value;
 use candle_core::external::Slot;
 use candle_core::{Device, Error, Result, Tensor, bail};
-use ferrotune_devices::pjrt::{self, Buffer, LoadedExecutable};
+use ferrotune_devices::runtime::{self, Buffer, LoadedExecutable};
 use std::sync::Arc;
 
 /// A step that is compiled for arguments of certain shapes.
@@ -115,7 +115,7 @@ impl Compiled {
         mut own: Vec<Option<Vec<Buffer>>>,
         lent: &[Option<Arc<Node>>],
     ) -> Result<Vec<Vec<Buffer>>> {
-        let mut rows: Vec<Vec<pjrt::Input<'_>>> = Vec::new();
+        let mut rows: Vec<Vec<runtime::Input<'_>>> = Vec::new();
         rows.resize_with(backend.here(), Vec::new);
         let mut keys = keys.into_iter();
         for (from, captured) in self.arguments.iter().zip(captured) {
@@ -132,7 +132,7 @@ impl Compiled {
         }
         match launch_or_return(&self.executable, rows) {
             Ok(outputs) => Ok(by_result(outputs)),
-            Err(pjrt::Refused { error, inputs }) => {
+            Err(runtime::Refused { error, inputs }) => {
                 self.put_back(inputs);
                 Err(Error::wrap(error))
             }
@@ -140,12 +140,12 @@ impl Compiled {
     }
 
     /// Gives the variables their old values back after a run that was not started, if the plugin has not consumed them.
-    fn put_back(&self, inputs: Vec<Vec<pjrt::Input<'_>>>) {
+    fn put_back(&self, inputs: Vec<Vec<runtime::Input<'_>>>) {
         let mut rows: Vec<_> = inputs.into_iter().map(Vec::into_iter).collect();
         for from in &self.arguments {
             let inputs = rows.iter_mut().filter_map(Iterator::next);
             let donated = inputs.map(|input| match input {
-                pjrt::Input::Donate(buffer) if matches!(buffer.is_deleted(), Ok(false)) => Some(buffer),
+                runtime::Input::Donate(buffer) if matches!(buffer.is_deleted(), Ok(false)) => Some(buffer),
                 _ => None,
             });
             let donated: Vec<Option<Buffer>> = donated.collect();
@@ -194,15 +194,15 @@ impl State {
     }
 }
 
-fn keep<'a>(rows: &mut [Vec<pjrt::Input<'a>>], buffers: Option<&'a [Buffer]>) {
+fn keep<'a>(rows: &mut [Vec<runtime::Input<'a>>], buffers: Option<&'a [Buffer]>) {
     for (row, buffer) in rows.iter_mut().zip(buffers.unwrap_or_default()) {
-        row.push(pjrt::Input::Keep(buffer));
+        row.push(runtime::Input::Keep(buffer));
     }
 }
 
-fn donate(rows: &mut [Vec<pjrt::Input<'_>>], buffers: Vec<Buffer>) {
+fn donate(rows: &mut [Vec<runtime::Input<'_>>], buffers: Vec<Buffer>) {
     for (row, buffer) in rows.iter_mut().zip(buffers) {
-        row.push(pjrt::Input::Donate(buffer));
+        row.push(runtime::Input::Donate(buffer));
     }
 }
 

@@ -1,0 +1,291 @@
+//! The device process: opens a plugin for all processes of a user, its clients, and outlives each of them.
+//!
+//! A client's buffers and programs are freed when its connection ends. What a notebook has at the end of a cell is kept as a
+//! *generation*, with which a woken snapshot of its process goes on. If the plugin aborts, this process ends, and no client with it.
+
+mod ending;
+mod memory;
+mod objects;
+pub(crate) mod packet;
+mod programs;
+pub(crate) mod protocol;
+mod session;
+pub(crate) mod socket;
+mod waiting;
+
+pub(crate) use ending::LINGER_VARIABLE;
+pub use protocol::{ClientReport, ProcessReport};
+
+use crate::finding::one_line;
+use crate::opened::Opened;
+use crate::pjrt::{Client, Description, Device, PjrtError, Plugin, Profiler, Value};
+use crate::probe::child::describe;
+use ending::Ending;
+use memory::Limit;
+use objects::Objects;
+use programs::Programs;
+use protocol::{Generation, Hello, VERSION, Welcome};
+use rustix::net::sockopt::socket_peercred;
+use session::Session;
+use socket::Socket;
+use std::collections::{HashSet, VecDeque};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// The last argument of a device process that is no child of its starter.
+pub const DETACHED: &str = "--detached";
+
+/// The plugin and its clients.
+#[derive(Debug)]
+struct Server {
+    /// The device's name in messages, such as `cuda`.
+    name: String,
+    client: Client,
+    devices: Vec<Device>,
+    opened: Opened,
+    descriptions: Vec<Description>,
+    programs: Programs,
+    /// The bytes of all buffers.
+    held: Arc<AtomicU64>,
+    limit: Limit,
+    sessions: Mutex<Vec<Weak<Session>>>,
+    /// The states of notebooks, the oldest first.
+    generations: Mutex<VecDeque<Kept>>,
+    /// Held while a run on several devices starts: all devices must get such runs in the same order.
+    joint_runs: Mutex<()>,
+    profiler: Mutex<Option<Profiler>>,
+    ending: Ending,
+}
+
+/// What a client had at the end of a cell.
+#[derive(Debug)]
+struct Kept {
+    generation: Generation,
+    objects: Objects,
+}
+
+/// Starts the device process, which is no child of the caller, and writes its process id to standard output. Standard input is the locked
+/// file of the socket's place: the process keeps the lock until clients can connect.
+pub fn start() -> ExitCode {
+    let mut command = std::process::Command::new("/proc/self/exe");
+    match command.args(std::env::args_os().skip(1)).arg(DETACHED).spawn() {
+        Ok(child) => {
+            #[expect(clippy::print_stdout, reason = "the starter reads the number")]
+            {
+                println!("{}", child.id());
+            }
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("ferrotune device: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Opens the plugin, and serves clients at the path `socket`. Once they can connect, writes a line to standard output: `{"Ok":null}`, or
+/// the reason why the plugin does not open.
+pub fn main(name: &str, plugin: &Path, socket: &Path) -> ExitCode {
+    match run(name, plugin, socket) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ferrotune device: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(name: &str, plugin: &Path, socket: &Path) -> io::Result<()> {
+    // A session of its own: neither Ctrl-C in a terminal nor the end of a cell's process group ends this process.
+    if rustix::process::getsid(None)? != rustix::process::getpid() {
+        rustix::process::setsid()?;
+    }
+    std::env::set_current_dir("/")?;
+    let mut starter = File::from(rustix::io::dup(io::stdout())?);
+    // What the plugin prints goes to the log.
+    rustix::stdio::dup2_stdout(io::stderr())?;
+    let opened = Server::open(name, plugin).map(Arc::new);
+    let listener = opened.as_ref().map(|_| Socket::listen(socket)).map_err(|reason| one_line(reason));
+    let (listener, failure) = match listener {
+        Ok(listener) => (Some(listener?), Ok(())),
+        Err(reason) => (None, Err(reason)),
+    };
+    let mut line = serde_json::to_vec(&failure)?;
+    line.push(b'\n');
+    // The starter may have been interrupted.
+    let _ = starter.write_all(&line);
+    drop(starter);
+    // The lock is free from here on.
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    match (opened, listener) {
+        (Ok(server), Some(listener)) => server.serve(&listener),
+        _ => Ok(()),
+    }
+}
+
+impl Server {
+    fn open(name: &str, plugin: &Path) -> Result<Server, String> {
+        let text = |error: PjrtError| error.to_string();
+        let plugin = Plugin::load(plugin).map_err(text)?;
+        let client = plugin.client(&options(name)).map_err(text)?;
+        let opened = describe(plugin, &client).map_err(|error| error.to_string())?;
+        let devices = client.devices().map_err(text)?;
+        let descriptions = devices.iter().map(Device::description).collect::<Result<_, _>>().map_err(text)?;
+        let limit = Limit::new(&opened.platform, opened.devices.first().and_then(|device| device.memory_bytes));
+        Ok(Server {
+            name: name.to_owned(),
+            client,
+            devices,
+            opened,
+            descriptions,
+            programs: Programs::default(),
+            held: Arc::default(),
+            limit,
+            sessions: Mutex::default(),
+            generations: Mutex::default(),
+            joint_runs: Mutex::default(),
+            profiler: Mutex::default(),
+            ending: Ending::new()?,
+        })
+    }
+
+    fn serve(self: &Arc<Server>, listener: &Socket) -> io::Result<()> {
+        while let Some(client) = self.ending.next(self, listener)? {
+            let server = self.clone();
+            std::thread::spawn(move || {
+                if let Err(error) = server.greet(client) {
+                    eprintln!("ferrotune device: a client is served no longer: {error}");
+                }
+                server.ending.client_left();
+            });
+        }
+        self.sessions().iter().filter_map(Weak::upgrade).for_each(|session| session.hang_up());
+        Ok(())
+    }
+
+    /// Greets a client, and serves it until it leaves.
+    fn greet(self: &Arc<Server>, socket: OwnedFd) -> io::Result<()> {
+        if socket_peercred(&socket)?.uid != rustix::process::geteuid() {
+            let reason = "the device process belongs to another user".to_owned();
+            return socket::send_json(&socket, &Welcome::Refused { reason });
+        }
+        let Some(hello) = socket::receive_json::<Hello>(&socket)? else { return Ok(()) };
+        if hello.version != VERSION {
+            let reason = format!(
+                "its device process {} is of another version of Ferrotune and has clients; `%device close` in their notebooks, or kill it",
+                std::process::id()
+            );
+            return socket::send_json(&socket, &Welcome::Refused { reason });
+        }
+        let resumed = hello.resume.and_then(|generation| self.objects_of(generation));
+        let welcome = Welcome::Ready {
+            opened: self.opened.clone(),
+            version: self.client.version().unwrap_or_default(),
+            descriptions: self.descriptions.clone(),
+            has_resumed: resumed.is_some(),
+        };
+        socket::send_json(&socket, &welcome)?;
+        let session = Session::new(hello.name, socket, resumed.unwrap_or_default());
+        self.sessions().push(Arc::downgrade(&session));
+        let served = session.serve(self);
+        // Threads that wait for the device may have the session longer.
+        *session.objects() = Objects::default();
+        session.hang_up();
+        self.sessions()
+            .retain(|known| known.strong_count() > 0 && !std::ptr::eq(known.as_ptr(), Arc::as_ptr(&session)));
+        served
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Vec<Weak<Session>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn generations(&self) -> MutexGuard<'_, VecDeque<Kept>> {
+        self.generations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn objects_of(&self, generation: Generation) -> Option<Objects> {
+        let generations = self.generations();
+        generations.iter().find(|kept| kept.generation == generation).map(|kept| kept.objects.clone())
+    }
+
+    /// Keeps the objects of a generation until all copies of the other end of `holders` are closed.
+    fn keep_generation(self: &Arc<Server>, generation: Generation, objects: Objects, holders: File) {
+        self.generations().push_back(Kept { generation, objects });
+        let server = self.clone();
+        std::thread::spawn(move || {
+            // Nobody writes there: the read ends when the last holder has closed its end.
+            let _ = (&holders).read(&mut [0]);
+            let dropped: Vec<Kept> = {
+                let mut generations = server.generations();
+                let place = generations.iter().position(|kept| kept.generation == generation);
+                place.and_then(|place| generations.remove(place)).into_iter().collect()
+            };
+            drop(dropped);
+            server.ending.client_left();
+        });
+    }
+
+    /// Drops the oldest generation, and returns whether there was one.
+    fn drop_oldest_generation(&self) -> bool {
+        let oldest = self.generations().pop_front();
+        oldest.is_some()
+    }
+
+    /// Waits until no other run on several devices is being started.
+    fn joint_runs(&self) -> MutexGuard<'_, ()> {
+        self.joint_runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin_profile(&self) -> Result<(), PjrtError> {
+        let profiler = self.client.plugin().profile()?;
+        *self.profiler.lock().unwrap_or_else(PoisonError::into_inner) = Some(profiler);
+        Ok(())
+    }
+
+    fn end_profile(&self) -> Result<Vec<u8>, PjrtError> {
+        let profiler = self.profiler.lock().unwrap_or_else(PoisonError::into_inner).take();
+        profiler.ok_or_else(|| PjrtError::Mismatch { what: "no profile was begun".to_owned() })?.finish()
+    }
+
+    /// Ends the process, after this call's reply.
+    fn end(&self) {
+        self.ending.now();
+    }
+
+    fn is_in_use(&self) -> bool {
+        self.sessions().iter().any(|session| session.strong_count() > 0) || !self.generations().is_empty()
+    }
+
+    fn report(&self) -> ProcessReport {
+        let sessions: Vec<Arc<Session>> = self.sessions().iter().filter_map(Weak::upgrade).collect();
+        let mut seen = HashSet::new();
+        let mut of_clients = 0;
+        for session in &sessions {
+            let objects = session.objects();
+            let new = objects.arrays().filter(|array| seen.insert(Arc::as_ptr(array)));
+            of_clients += new.map(|array| array.held.bytes).sum::<u64>();
+        }
+        let held_bytes = self.held.load(Ordering::Relaxed);
+        ProcessReport {
+            process: std::process::id(),
+            held_bytes,
+            clients: sessions.iter().map(|session| session.report()).collect(),
+            kept: (self.generations().len(), held_bytes.saturating_sub(of_clients)),
+        }
+    }
+}
+
+/// The options with which the plugin is opened. By default the CUDA plugin takes three quarters of the card at once, though other programs,
+/// such as JAX in the same notebook, may need it.
+fn options(name: &str) -> Vec<(&'static str, Value)> {
+    match name {
+        "cuda" | "rocm" => vec![("preallocate", Value::Flag(false))],
+        _ => Vec::new(),
+    }
+}

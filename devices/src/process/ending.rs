@@ -1,0 +1,94 @@
+//! When the device process ends: a minute after its last client, or at once where a client asks for it.
+
+use super::Server;
+use super::socket::Socket;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long the process waits for another client.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// The variable with another time than [`LINGER`], in seconds.
+pub(crate) const LINGER_VARIABLE: &str = "FERROTUNE_DEVICE_LINGER";
+
+/// The end of the process.
+#[derive(Debug)]
+pub(super) struct Ending {
+    linger: Duration,
+    is_now: AtomicBool,
+    /// Becomes readable when a client has left or the process shall end.
+    bell: OwnedFd,
+}
+
+impl Ending {
+    pub(super) fn new() -> Result<Ending, String> {
+        let linger = match std::env::var(LINGER_VARIABLE) {
+            Ok(text) => text.parse().map(Duration::from_secs_f64).map_err(|_| {
+                format!(
+                    "{LINGER_VARIABLE} is {text:?}; it is the seconds that the device process waits for another client"
+                )
+            })?,
+            Err(_) => LINGER,
+        };
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| error.to_string())?;
+        Ok(Ending { linger, is_now: AtomicBool::new(false), bell })
+    }
+
+    /// Ends the process at once.
+    pub(super) fn now(&self) {
+        self.is_now.store(true, Ordering::Relaxed);
+        self.client_left();
+    }
+
+    /// Looks again whether there are clients.
+    pub(super) fn client_left(&self) {
+        // A bell that rings already cannot ring more.
+        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    }
+
+    /// Waits for the next client; none when the process shall end.
+    pub(super) fn next(&self, server: &Server, listener: &Socket) -> io::Result<Option<OwnedFd>> {
+        let mut idle_since = None;
+        loop {
+            if self.is_now.load(Ordering::Relaxed) {
+                listener.remove()?;
+                return Ok(None);
+            }
+            let left = match server.is_in_use() {
+                true => {
+                    idle_since = None;
+                    None
+                }
+                false => Some(self.linger.saturating_sub(idle_since.get_or_insert_with(Instant::now).elapsed())),
+            };
+            if left == Some(Duration::ZERO) {
+                // A starter that holds the lock connects at this moment.
+                match listener.remove_if_unlocked()? {
+                    true => return Ok(None),
+                    false => idle_since = None,
+                }
+            }
+            let timeout = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+            let mut sources =
+                [PollFd::new(listener, PollFlags::IN), PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN)];
+            match poll(&mut sources, timeout.as_ref()) {
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            if !sources[1].revents().is_empty() {
+                // The count of the rings is not needed.
+                let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+            }
+            if !sources[0].revents().is_empty()
+                && let Some(client) = listener.accept()?
+            {
+                return Ok(Some(client));
+            }
+        }
+    }
+}

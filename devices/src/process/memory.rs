@@ -1,0 +1,100 @@
+//! Keeps what the device process holds within the memory that there is.
+
+use super::Server;
+use crate::pjrt::{Code, PjrtError};
+use ferrotune_machine::format::precise_bytes;
+use ferrotune_machine::memory::available_bytes;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The memory that stays free on a machine whose memory is the device's.
+const RESERVE_BYTES: u64 = 512 << 20;
+
+/// How long a reading of the machine's memory counts.
+const FRESH: Duration = Duration::from_millis(200);
+
+/// The time of a reading that was never made.
+const NEVER: u64 = u64::MAX;
+
+/// The memory for arrays and running programs.
+#[derive(Debug)]
+pub(super) enum Limit {
+    /// The device has so many bytes.
+    OfDevice(u64),
+    /// The device's memory is the machine's. What was available, in bytes, and the milliseconds from `since` to this reading.
+    OfMachine { since: Instant, available: AtomicU64, read_ms: AtomicU64 },
+    /// The plugin does not report its memory.
+    Unknown,
+}
+
+impl Limit {
+    pub(super) fn new(platform: &str, reported: Option<u64>) -> Limit {
+        match (reported, platform) {
+            (_, "cpu") => {
+                Limit::OfMachine { since: Instant::now(), available: AtomicU64::new(0), read_ms: AtomicU64::new(NEVER) }
+            }
+            (Some(bytes), _) => Limit::OfDevice(bytes),
+            (None, _) => Limit::Unknown,
+        }
+    }
+
+    /// The bytes that are free where `held` bytes are in use.
+    fn free(&self, held: u64) -> Option<u64> {
+        match self {
+            Limit::OfDevice(bytes) => Some(bytes.saturating_sub(held)),
+            Limit::OfMachine { since, available, read_ms } => {
+                let now = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+                let read = read_ms.load(Ordering::Relaxed);
+                if read == NEVER || now.saturating_sub(read) > FRESH.as_millis() as u64 {
+                    available.store(available_bytes().ok()?.saturating_sub(RESERVE_BYTES), Ordering::Relaxed);
+                    read_ms.store(now, Ordering::Relaxed);
+                }
+                Some(available.load(Ordering::Relaxed))
+            }
+            Limit::Unknown => None,
+        }
+    }
+
+    /// Makes the next look at the machine's memory a new reading.
+    fn read_again(&self) {
+        if let Limit::OfMachine { read_ms, .. } = self {
+            read_ms.store(NEVER, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Makes sure that so many bytes are free. Where they are not, the oldest generations are dropped.
+///
+/// # Errors
+/// If the bytes are not free, and no generation is left.
+pub(super) fn make_room(server: &Server, bytes: u64) -> Result<(), PjrtError> {
+    // A small array does not decide whether memory suffices.
+    const SMALL: u64 = 1 << 20;
+    if bytes < SMALL {
+        return Ok(());
+    }
+    loop {
+        let held = server.held.load(Ordering::Relaxed);
+        let Some(free) = server.limit.free(held) else { return Ok(()) };
+        if bytes <= free {
+            return Ok(());
+        }
+        server.limit.read_again();
+        if server.drop_oldest_generation() {
+            continue;
+        }
+        if server.limit.free(held).is_none_or(|free| bytes <= free) {
+            return Ok(());
+        }
+        return Err(PjrtError::Refused {
+            function: server.name.clone(),
+            code: Code::RESOURCE_EXHAUSTED,
+            message: format!(
+                "{} are needed, {} are free, and the tensors there have {}; make tensors or batches smaller, or drop some",
+                precise_bytes(bytes),
+                precise_bytes(free),
+                precise_bytes(held),
+            ),
+        });
+    }
+}

@@ -1,0 +1,230 @@
+//! Packets on a Unix socket: messages, with the bytes and the memory files that belong to them.
+//!
+//! The socket keeps the borders of packets (`SOCK_SEQPACKET`). A packet is a list of messages, each directly followed by its inline
+//! bytes. What is longer than a socket takes is in a memory file.
+
+use super::protocol::Payload;
+use crate::memory::{Bytes, Mapped};
+use ferrotune_machine::memory_file;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The greatest number of bytes of a packet in the socket itself; a longer one goes through a memory file.
+const MOST_BYTES: usize = 64 << 10;
+
+/// The greatest number of bytes that follow a message directly.
+const MOST_INLINE: usize = 8 << 10;
+
+/// The greatest number of descriptors of a packet.
+const MOST_FILES: usize = 16;
+
+/// The interval at which a wait is asked whether to end.
+pub(crate) const TICK: Duration = Duration::from_millis(50);
+
+/// The name of the memory files, which `/proc` shows.
+const NAME: &str = "ferrotune-array";
+
+/// The first byte of a packet: whether the messages are in the packet, or in its first memory file.
+const HERE: u8 = 0;
+const IN_FILE: u8 = 1;
+
+/// A packet that is being written.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    bytes: Vec<u8>,
+    files: Vec<OwnedFd>,
+}
+
+impl Default for Outgoing {
+    fn default() -> Outgoing {
+        Outgoing { bytes: vec![HERE], files: Vec::new() }
+    }
+}
+
+impl Outgoing {
+    /// Whether the packet should be sent before it gets longer.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes.len() > MOST_BYTES / 2 || self.files.len() >= MOST_FILES / 2
+    }
+
+    /// Adds a message.
+    pub(crate) fn push(&mut self, message: &impl Serialize) -> io::Result<()> {
+        let bytes = std::mem::take(&mut self.bytes);
+        self.bytes = postcard::to_extend(message, bytes).map_err(io::Error::other)?;
+        Ok(())
+    }
+
+    /// Adds a message with bytes, which `message` takes as a payload.
+    pub(crate) fn push_with<M: Serialize>(
+        &mut self,
+        bytes: &[u8],
+        message: impl FnOnce(Payload) -> M,
+    ) -> io::Result<()> {
+        if bytes.len() <= MOST_INLINE {
+            self.push(&message(Payload::Inline(bytes.len())))?;
+            self.bytes.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let mut file = memory_file::create(OsStr::new(NAME))?;
+        file.write_all(bytes)?;
+        self.push_file(file, bytes.len(), message)
+    }
+
+    /// Adds a message whose bytes are in this memory file.
+    pub(crate) fn push_file<M: Serialize>(
+        &mut self,
+        file: File,
+        length: usize,
+        message: impl FnOnce(Payload) -> M,
+    ) -> io::Result<()> {
+        memory_file::seal(&file)?;
+        self.files.push(file.into());
+        self.push(&message(Payload::File(length)))
+    }
+
+    /// Adds a message with a descriptor.
+    pub(crate) fn push_descriptor(&mut self, message: &impl Serialize, descriptor: OwnedFd) -> io::Result<()> {
+        self.files.push(descriptor);
+        self.push(message)
+    }
+
+    /// Sends the packet, and waits while the socket is full. `stop` is called about every 50 ms of the wait; if it returns `true`, the
+    /// packet stays to be sent.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Interrupted`] if `stop` has ended the wait, and the system's errors.
+    pub(crate) fn send(&mut self, socket: impl AsFd, stop: &dyn Fn() -> bool) -> io::Result<()> {
+        if self.bytes.len() > MOST_BYTES {
+            let mut file = memory_file::create(OsStr::new(NAME))?;
+            file.write_all(&self.bytes[1..])?;
+            memory_file::seal(&file)?;
+            self.files.insert(0, file.into());
+            self.bytes = vec![IN_FILE];
+        }
+        let files: Vec<BorrowedFd<'_>> = self.files.iter().map(AsFd::as_fd).collect();
+        loop {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES + 1))];
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            if !files.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&files)) {
+                return Err(io::Error::other("a packet has too many memory files"));
+            }
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match sendmsg(&socket, &[IoSlice::new(&self.bytes)], &mut ancillary, flags) {
+                Ok(_) => break,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => wait_for(&socket, PollFlags::OUT).map(drop)?,
+                Err(error) => return Err(error.into()),
+            }
+            if stop() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+        }
+        *self = Outgoing::default();
+        Ok(())
+    }
+}
+
+/// Waits for at most [`TICK`] until the socket can be read or written, and returns whether it can.
+pub(crate) fn wait_for(socket: impl AsFd, what: PollFlags) -> io::Result<bool> {
+    let timeout = Timespec::try_from(TICK).map_err(io::Error::other)?;
+    match poll(&mut [PollFd::new(&socket, what)], Some(&timeout)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A packet that has been received.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    bytes: Vec<u8>,
+    at: usize,
+    files: VecDeque<OwnedFd>,
+}
+
+impl Incoming {
+    /// Waits for a packet; none if the other side has closed the socket.
+    ///
+    /// # Errors
+    /// The system's error, or a packet that is not whole.
+    pub(crate) fn receive(socket: impl AsFd) -> io::Result<Option<Incoming>> {
+        let mut room = [0; MOST_BYTES];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES + 1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let received = loop {
+            let flags = RecvFlags::CMSG_CLOEXEC;
+            match recvmsg(&socket, &mut [IoSliceMut::new(&mut room)], &mut ancillary, flags) {
+                Err(Errno::INTR) => {}
+                Err(Errno::CONNRESET) => return Ok(None),
+                other => break other?,
+            }
+        };
+        let mut files = VecDeque::new();
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                files.extend(descriptors);
+            }
+        }
+        if received.bytes == 0 {
+            return Ok(None);
+        }
+        if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+            return Err(torn("a packet is cut off"));
+        }
+        let mut packet = Incoming { bytes: room[..received.bytes].to_vec(), at: 1, files };
+        if packet.bytes[0] == IN_FILE {
+            let file = packet.file()?;
+            packet.bytes = Mapped::whole(&file)?.to_vec();
+            packet.at = 0;
+        }
+        Ok(Some(packet))
+    }
+
+    /// The next message; none at the end of the packet.
+    pub(crate) fn take<M: DeserializeOwned>(&mut self) -> io::Result<Option<M>> {
+        let rest = &self.bytes[self.at..];
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        let (message, left) = postcard::take_from_bytes(rest).map_err(io::Error::other)?;
+        self.at = self.bytes.len() - left.len();
+        Ok(Some(message))
+    }
+
+    /// The bytes of a message.
+    pub(crate) fn payload(&mut self, payload: Payload) -> io::Result<Bytes> {
+        match payload {
+            Payload::Inline(length) => {
+                let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len());
+                let end = end.ok_or_else(|| torn("the bytes of a message are missing"))?;
+                let bytes = self.bytes[self.at..end].to_vec();
+                self.at = end;
+                Ok(Bytes::Own(bytes))
+            }
+            Payload::File(length) => Ok(Bytes::Mapped(Arc::new(Mapped::new(&self.file()?, length)?))),
+        }
+    }
+
+    /// The next descriptor.
+    pub(crate) fn file(&mut self) -> io::Result<File> {
+        self.files.pop_front().map(File::from).ok_or_else(|| torn("a descriptor is missing"))
+    }
+}
+
+fn torn(reason: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason)
+}

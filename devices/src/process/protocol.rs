@@ -1,0 +1,167 @@
+//! The messages between a client and the device process. The client chooses the ids of all results, so that a request that makes
+//! buffers needs no reply: an error comes with the first question about a buffer that depends on it.
+
+use crate::opened::Opened;
+use crate::pjrt::{CompileOptions, Description, DeviceMemory, Element, MemoryUse, OutputShape, PjrtError};
+use serde::{Deserialize, Serialize};
+
+/// The version of these messages. A client and a device process with different versions refuse each other.
+pub(crate) const VERSION: u32 = 1;
+
+/// A client's number for a buffer, an executable or a run.
+pub(crate) type Id = u64;
+
+/// A number that no other state of a client has, for the buffers that a client has at a moment.
+pub(crate) type Generation = u128;
+
+/// The first message of a client.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    pub(crate) version: u32,
+    /// The client in messages, such as `notebook 4711`.
+    pub(crate) name: String,
+    /// The generation whose buffers and executables the client goes on with.
+    pub(crate) resume: Option<Generation>,
+}
+
+/// The answer to a [`Hello`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Welcome {
+    /// The device process serves this client.
+    Ready {
+        /// The plugin's devices.
+        opened: Opened,
+        /// The platform's version, on all its lines.
+        version: String,
+        /// The description of each device.
+        descriptions: Vec<Description>,
+        /// Whether the buffers of the generation are there, if the client has named one.
+        has_resumed: bool,
+    },
+    /// The device process does not serve this client.
+    Refused {
+        /// The reason and the cure, on one line.
+        reason: String,
+    },
+}
+
+/// The bytes of an array or a program, which follow a message.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) enum Payload {
+    /// So many bytes directly behind the message.
+    Inline(usize),
+    /// So many bytes in the next memory file that came with the packet.
+    File(usize),
+}
+
+/// A message of a client.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// Copies an array to the device with this place in the list of devices.
+    Upload { buffer: Id, device: u32, element: Element, dims: Vec<i64>, bytes: Payload },
+    /// Copies a buffer to another device.
+    Copy { buffer: Id, source: Id, device: u32 },
+    /// Starts a run with the inputs of each device, each with whether the client gives it away.
+    Execute { executable: Id, inputs: Vec<Vec<(Id, bool)>>, outputs: Vec<Vec<Id>>, run: Id },
+    /// Frees the memory of a buffer, which the client still knows.
+    Delete { buffer: Id },
+    /// Forgets these objects.
+    Free { ids: Vec<Id> },
+    /// Keeps all buffers and executables that the client has now, until all copies of the descriptor that comes with the
+    /// packet are closed.
+    Mark { generation: Generation },
+    /// Asks for a reply with this number.
+    Ask { ticket: u64, question: Question },
+}
+
+/// A question to the device process.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Question {
+    /// Compiles a program under this id.
+    Compile { executable: Id, options: CompileOptions, module: Payload },
+    /// Loads a serialized program under this id.
+    Load { executable: Id, serialized: Payload },
+    /// The program's serialized form.
+    Serialize { executable: Id },
+    /// The compiler's estimate of a run's cost, as JSON: a floating-point number may be NaN.
+    Cost { executable: Id },
+    /// The types and dimensions of the program's outputs.
+    Outputs { executable: Id },
+    /// The content of a buffer, once it is there.
+    Download { buffer: Id },
+    /// The end of what makes a buffer, or of a run.
+    End { of: Id },
+    /// Whether what makes a buffer, or a run, has ended.
+    IsOver { of: Id },
+    /// The element type, the dimensions and the size of a buffer.
+    Shape { buffer: Id },
+    /// Whether a buffer's memory was freed.
+    IsDeleted { buffer: Id },
+    /// The use of a device's memory.
+    Memory { device: u32 },
+    /// Begins a profile.
+    BeginProfile,
+    /// Ends the profile.
+    EndProfile,
+    /// What the process holds, and for whom.
+    Report,
+    /// Ends the device process.
+    Close,
+}
+
+/// A reply to a question.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Reply {
+    pub(crate) ticket: u64,
+    pub(crate) answer: Result<Answer, PjrtError>,
+}
+
+/// The answer to a question.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Done,
+    Is(bool),
+    Compiled(Compiled),
+    Outputs(Vec<OutputShape>),
+    Bytes(Payload),
+    Array { element: Element, dims: Vec<i64>, bytes: Payload },
+    Shape { element: Element, dims: Vec<i64>, device_bytes: u64 },
+    Memory(DeviceMemory),
+    Report(ProcessReport),
+}
+
+/// The facts of a compiled program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Compiled {
+    pub(crate) name: String,
+    /// The places of the program's devices in the list of devices.
+    pub(crate) devices: Vec<u32>,
+    pub(crate) outputs: usize,
+    pub(crate) replicas_and_partitions: (usize, usize),
+    /// The memory that the program needs; the plugin's error if it does not report the memory.
+    pub(crate) memory: Result<MemoryUse, PjrtError>,
+}
+
+/// What the device process holds, and for whom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessReport {
+    /// The process id.
+    pub process: u32,
+    /// The bytes of all buffers.
+    pub held_bytes: u64,
+    /// The clients.
+    pub clients: Vec<ClientReport>,
+    /// The number of states of notebooks whose buffers are kept, and the bytes that only they keep.
+    pub kept: (usize, u64),
+}
+
+/// What a client of the device process holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientReport {
+    /// The client's name, such as `notebook 4711`.
+    pub name: String,
+    /// The bytes of the client's buffers.
+    pub bytes: u64,
+    /// The greatest number of these bytes so far.
+    pub peak_bytes: u64,
+}

@@ -1,0 +1,343 @@
+//! A client of the device process: its objects, and the service of its requests in their order.
+
+use super::Server;
+use super::memory;
+use super::objects::{Array, Held, Object, Objects, unknown};
+use super::packet::{Incoming, Outgoing};
+use super::programs::Program;
+use super::protocol::{Answer, ClientReport, Id, Payload, Question, Reply, Request};
+use super::waiting::Waiting;
+use crate::pjrt::{Buffer, Device, Input, Launch, Literal, PjrtError, Refused, Transfer};
+use rustix::net::{Shutdown, shutdown};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A client that is connected.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) name: String,
+    socket: OwnedFd,
+    objects: Mutex<Objects>,
+    waiting: Waiting,
+}
+
+impl Session {
+    pub(super) fn new(name: String, socket: OwnedFd, objects: Objects) -> Arc<Session> {
+        Arc::new(Session { name, socket, objects: Mutex::new(objects), waiting: Waiting::default() })
+    }
+
+    pub(super) fn objects(&self) -> MutexGuard<'_, Objects> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn report(&self) -> ClientReport {
+        let (bytes, peak_bytes) = self.objects().bytes();
+        ClientReport { name: self.name.clone(), bytes, peak_bytes }
+    }
+
+    /// Makes the client find the end of its connection.
+    pub(super) fn hang_up(&self) {
+        // A socket whose other side is gone is shut down already.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+
+    /// Serves the client until it closes the connection.
+    ///
+    /// # Errors
+    /// If a packet is not whole, or has no valid message; and the system's errors.
+    pub(super) fn serve(self: &Arc<Session>, server: &Arc<Server>) -> io::Result<()> {
+        while let Some(mut packet) = Incoming::receive(&self.socket)? {
+            while let Some(request) = packet.take::<Request>()? {
+                self.handle(server, request, &mut packet)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn handle(self: &Arc<Session>, server: &Arc<Server>, request: Request, packet: &mut Incoming) -> io::Result<()> {
+        match request {
+            Request::Upload { buffer, device, element, dims, bytes } => {
+                let bytes = packet.payload(bytes)?;
+                let literal = Literal::of(element, &dims, bytes);
+                let made = literal.and_then(|literal| {
+                    memory::make_room(server, literal.bytes().len() as u64)?;
+                    server.client.upload(&literal, device_at(server, device)?)
+                });
+                self.put_buffer(server, buffer, made);
+            }
+            Request::Copy { buffer, source, device } => {
+                let source = self.objects().array(source).cloned();
+                let made = source.and_then(|source| source.buffer.copy_to(device_at(server, device)?));
+                self.put_buffer(server, buffer, made);
+            }
+            Request::Execute { executable, inputs, outputs, run } => {
+                if let Err(error) = self.execute(server, executable, &inputs, &outputs, run) {
+                    let mut objects = self.objects();
+                    for id in outputs.into_iter().flatten().chain([run]) {
+                        objects.put(id, Object::Failed(error.clone()));
+                    }
+                }
+            }
+            Request::Delete { buffer } => {
+                let deleted = self.objects().array(buffer).cloned().and_then(|array| array.buffer.delete());
+                if let Err(error) = deleted {
+                    self.objects().put(buffer, Object::Failed(error));
+                }
+            }
+            Request::Free { ids } => {
+                let freed: Vec<Option<Object>> = {
+                    let mut objects = self.objects();
+                    ids.into_iter().map(|id| objects.take(id)).collect()
+                };
+                drop(freed);
+            }
+            Request::Mark { generation } => {
+                let holders = packet.file()?;
+                server.keep_generation(generation, self.objects().lasting(), holders);
+            }
+            Request::Ask { ticket, question } => self.answer(server, ticket, question, packet)?,
+        }
+        Ok(())
+    }
+
+    fn put_buffer(&self, server: &Server, id: Id, made: Result<Buffer, PjrtError>) {
+        let made = made.and_then(|buffer| {
+            let bytes = buffer.device_bytes()? as u64;
+            Ok(Array { buffer, held: Held::new(bytes, &server.held) })
+        });
+        let object = made.map_or_else(Object::Failed, |array| Object::Array(Arc::new(array)));
+        self.objects().put(id, object);
+    }
+
+    /// Starts a run. An input that the client gives away, and that no generation has, is donated.
+    fn execute(
+        &self,
+        server: &Server,
+        executable: Id,
+        inputs: &[Vec<(Id, bool)>],
+        outputs: &[Vec<Id>],
+        run: Id,
+    ) -> Result<(), PjrtError> {
+        let (program, mut rows) = {
+            let mut objects = self.objects();
+            let program = objects.program(executable).cloned();
+            let rows: Vec<Vec<Given>> =
+                inputs.iter().map(|row| row.iter().map(|input| Given::of(&mut objects, *input)).collect()).collect();
+            (program?, rows)
+        };
+        if outputs.iter().any(|row| row.len() != program.facts.outputs) {
+            let what =
+                format!("a run of a program with {} outputs wants another number of them", program.facts.outputs);
+            return Err(PjrtError::Mismatch { what });
+        }
+        let donated: u64 = rows.iter().flatten().filter_map(|given| given.own.as_ref()).map(|own| own.held.bytes).sum();
+        memory::make_room(server, needed_bytes(&program, inputs.len()).saturating_sub(donated))?;
+        let launch = {
+            let inputs =
+                rows.iter_mut().map(|row| row.iter_mut().map(Given::input).collect()).collect::<Result<_, _>>()?;
+            let _order = (program.facts.devices.len() > 1).then(|| server.joint_runs());
+            program.executable.launch_or_return(inputs)
+        };
+        let Launch { outputs: buffers, done } = launch.map_err(|Refused { error, .. }| error)?;
+        let mut objects = self.objects();
+        for (ids, row) in outputs.iter().zip(buffers) {
+            for (place, (id, buffer)) in ids.iter().zip(row).enumerate() {
+                let bytes = match &program.output_bytes {
+                    Some(bytes) => bytes.get(place).copied().unwrap_or_default(),
+                    None => buffer.device_bytes()? as u64,
+                };
+                let held = Held::new(bytes, &server.held);
+                objects.put(*id, Object::Array(Arc::new(Array { buffer, held })));
+            }
+        }
+        objects.put(run, Object::Run(done));
+        Ok(())
+    }
+
+    fn answer(
+        self: &Arc<Session>,
+        server: &Arc<Server>,
+        ticket: u64,
+        question: Question,
+        packet: &mut Incoming,
+    ) -> io::Result<()> {
+        match question {
+            Question::Compile { executable, options, module } => {
+                let module = packet.payload(module)?;
+                self.make_program(server, ticket, executable, move |server| {
+                    server.programs.compiled(&server.client, &module, &options)
+                });
+            }
+            Question::Load { executable, serialized } => {
+                let serialized = packet.payload(serialized)?;
+                self.make_program(server, ticket, executable, move |server| {
+                    server.programs.loaded(&server.client, &serialized)
+                });
+            }
+            Question::Download { buffer } => self.download(ticket, buffer),
+            Question::End { of } => self.wait_for(ticket, of),
+            Question::Serialize { executable } => {
+                let program = self.objects().program(executable).cloned();
+                let bytes = program.and_then(|program| program.executable.executable().serialize());
+                self.reply_with_bytes(ticket, bytes);
+            }
+            Question::Cost { executable } => {
+                let program = self.objects().program(executable).cloned();
+                let cost = program.and_then(|program| program.executable.executable().cost());
+                let text =
+                    |cost| serde_json::to_vec(&cost).map_err(|error| PjrtError::Mismatch { what: error.to_string() });
+                self.reply_with_bytes(ticket, cost.and_then(text));
+            }
+            Question::BeginProfile => self.reply(ticket, server.begin_profile().map(|()| Answer::Done)),
+            Question::EndProfile => self.reply_with_bytes(ticket, server.end_profile()),
+            Question::Close => {
+                self.reply(ticket, Ok(Answer::Done));
+                server.end();
+            }
+            quick => self.reply(ticket, self.known(server, &quick)),
+        }
+        Ok(())
+    }
+
+    /// The answer to a question that needs no wait.
+    fn known(&self, server: &Server, question: &Question) -> Result<Answer, PjrtError> {
+        let objects = self.objects();
+        Ok(match question {
+            Question::Outputs { executable } => {
+                Answer::Outputs(objects.program(*executable)?.executable.executable().outputs()?)
+            }
+            Question::IsOver { of } => match objects.get(*of)? {
+                Object::Array(array) => Answer::Is(array.buffer.ready()?.is_ready()?),
+                Object::Run(ends) => {
+                    Answer::Is(ends.iter().try_fold(true, |over, end| Ok::<_, PjrtError>(over & end.is_ready()?))?)
+                }
+                _ => return Err(unknown(*of)),
+            },
+            Question::Shape { buffer } => {
+                let buffer = &objects.array(*buffer)?.buffer;
+                let device_bytes = buffer.device_bytes()? as u64;
+                Answer::Shape { element: buffer.element()?, dims: buffer.dims()?, device_bytes }
+            }
+            Question::IsDeleted { buffer } => Answer::Is(objects.array(*buffer)?.buffer.is_deleted()?),
+            Question::Memory { device } => Answer::Memory(device_at(server, *device)?.memory()?),
+            Question::Report => {
+                drop(objects);
+                Answer::Report(server.report())
+            }
+            other => return Err(PjrtError::Mismatch { what: format!("the question {other:?} has no answer") }),
+        })
+    }
+
+    /// Makes a program in a thread of its own, so that the client's other requests go on.
+    fn make_program(
+        self: &Arc<Session>,
+        server: &Arc<Server>,
+        ticket: u64,
+        id: Id,
+        make: impl FnOnce(&Server) -> Result<Arc<Program>, PjrtError> + Send + 'static,
+    ) {
+        let (session, server) = (self.clone(), server.clone());
+        std::thread::spawn(move || {
+            let made = make(&server);
+            let facts = made.as_ref().map(|program| program.facts.clone()).map_err(Clone::clone);
+            session.objects().put(id, made.map_or_else(Object::Failed, Object::Program));
+            session.reply(ticket, facts.map(Answer::Compiled));
+        });
+    }
+
+    fn download(self: &Arc<Session>, ticket: u64, id: Id) {
+        let array = self.objects().array(id).cloned();
+        let transfer = array.and_then(|array| array.buffer.download());
+        let is_over = transfer.as_ref().map_or(Ok(true), Transfer::is_ready).unwrap_or(true);
+        let session = self.clone();
+        let reply = move || match transfer.and_then(Transfer::wait) {
+            Ok(literal) => {
+                let (element, dims) = (literal.element(), literal.dims().to_vec());
+                session.reply_with(ticket, literal.bytes(), |bytes| Answer::Array { element, dims, bytes });
+            }
+            Err(error) => session.reply(ticket, Err(error)),
+        };
+        if is_over { reply() } else { self.waiting.run(reply) }
+    }
+
+    fn wait_for(self: &Arc<Session>, ticket: u64, id: Id) {
+        let object = self.objects().get(id).cloned();
+        let session = self.clone();
+        self.waiting.run(move || {
+            let ended = object.and_then(|object| match object {
+                Object::Array(array) => array.buffer.ready()?.wait(),
+                Object::Run(ends) => ends.iter().try_for_each(crate::pjrt::Event::wait),
+                _ => Err(unknown(id)),
+            });
+            session.reply(ticket, ended.map(|()| Answer::Done));
+        });
+    }
+
+    fn reply(&self, ticket: u64, answer: Result<Answer, PjrtError>) {
+        let mut packet = Outgoing::default();
+        self.send(packet.push(&Reply { ticket, answer }).map(|()| packet));
+    }
+
+    fn reply_with(&self, ticket: u64, bytes: &[u8], answer: impl FnOnce(Payload) -> Answer) {
+        let mut packet = Outgoing::default();
+        let pushed = packet.push_with(bytes, |payload| Reply { ticket, answer: Ok(answer(payload)) });
+        self.send(pushed.map(|()| packet));
+    }
+
+    fn reply_with_bytes(&self, ticket: u64, bytes: Result<Vec<u8>, PjrtError>) {
+        match bytes {
+            Ok(bytes) => self.reply_with(ticket, &bytes, Answer::Bytes),
+            Err(error) => self.reply(ticket, Err(error)),
+        }
+    }
+
+    /// Sends a reply. A client that has gone needs none; where a reply cannot be made, the client learns that by the end of its connection.
+    fn send(&self, packet: io::Result<Outgoing>) {
+        if packet.and_then(|mut packet| packet.send(&self.socket, &|| false)).is_err() {
+            self.hang_up();
+        }
+    }
+}
+
+/// An input of a run: a buffer that others may have, too, or one that the program may use.
+struct Given {
+    shared: Option<Result<Arc<Array>, PjrtError>>,
+    own: Option<Array>,
+}
+
+impl Given {
+    fn of(objects: &mut Objects, (id, is_given_away): (Id, bool)) -> Given {
+        if !is_given_away {
+            return Given { shared: Some(objects.array(id).cloned()), own: None };
+        }
+        let failure = objects.get(id).err();
+        match (objects.take(id), failure) {
+            (Some(Object::Array(array)), _) => match Arc::try_unwrap(array) {
+                Ok(own) => Given { shared: None, own: Some(own) },
+                Err(array) => Given { shared: Some(Ok(array)), own: None },
+            },
+            (_, failure) => Given { shared: Some(Err(failure.unwrap_or_else(|| unknown(id)))), own: None },
+        }
+    }
+
+    fn input(&mut self) -> Result<Input<'_>, PjrtError> {
+        match (self.own.take(), &self.shared) {
+            (Some(array), _) => Ok(Input::Donate(array.buffer)),
+            (None, Some(Ok(array))) => Ok(Input::Keep(&array.buffer)),
+            (None, Some(Err(error))) => Err(error.clone()),
+            (None, None) => Err(PjrtError::Mismatch { what: "an input is used twice".to_owned() }),
+        }
+    }
+}
+
+fn device_at(server: &Server, place: u32) -> Result<&Device, PjrtError> {
+    let missing = || PjrtError::Mismatch { what: format!("there is no device with the number {place}") };
+    server.devices.get(place as usize).ok_or_else(missing)
+}
+
+/// The bytes that a run of a program needs beside its inputs, on all its devices.
+fn needed_bytes(program: &Program, devices: usize) -> u64 {
+    let each = program.facts.memory.as_ref().map_or(0, |memory| memory.output_bytes + memory.temporary_bytes);
+    each * devices as u64
+}

@@ -1,0 +1,40 @@
+//! Threads that wait for the device, so that the service of a client goes on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+type Wait = Box<dyn FnOnce() + Send>;
+
+/// A thread that waits, and further ones where it is busy.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    thread: Mutex<Option<Sender<Wait>>>,
+    is_busy: Arc<AtomicBool>,
+}
+
+impl Waiting {
+    /// Calls a function that waits.
+    pub(super) fn run(&self, wait: impl FnOnce() + Send + 'static) {
+        if self.is_busy.swap(true, Ordering::AcqRel) {
+            std::thread::spawn(wait);
+            return;
+        }
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = thread.get_or_insert_with(|| {
+            let (sender, waits) = channel::<Wait>();
+            std::thread::spawn(move || waits.into_iter().for_each(|wait| wait()));
+            sender
+        });
+        let is_busy = self.is_busy.clone();
+        let wait = Box::new(move || {
+            wait();
+            is_busy.store(false, Ordering::Release);
+        });
+        if let Err(unsent) = sender.send(wait) {
+            // The thread has ended by a panic of an earlier wait.
+            *thread = None;
+            std::thread::spawn(unsent.0);
+        }
+    }
+}

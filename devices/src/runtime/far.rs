@@ -1,0 +1,391 @@
+//! The client of a device process.
+//!
+//! A process that is forked from a client has no connection: [`hold`] marks what the client has, as a generation, and a fork goes on
+//! with that. If the device process has ended, values of the earlier one are lost, and new ones are made in a new process.
+
+use super::buffer::{Buffer, Form as BufferForm};
+use super::executable::LoadedExecutable;
+use super::link::{Arrived, Broken, Held, Link};
+use super::start;
+use crate::opened::Opened;
+use crate::pjrt::{CompileOptions, Description, Literal, PjrtError};
+use crate::process::packet::{Incoming, Outgoing};
+use crate::process::protocol::{Answer, Generation, Id, Payload, Question, Request};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How a client reaches its device process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The name of the plugin's first device in messages, such as `cuda`.
+    pub device: String,
+    /// The plugin's library.
+    pub plugin: PathBuf,
+    /// The program whose subcommand `device` is [`crate::process::main`].
+    pub program: PathBuf,
+    /// The name of this client in reports, such as `notebook 4711`.
+    pub client: String,
+}
+
+/// What a device process says of its devices.
+#[derive(Debug)]
+pub(super) struct Facts {
+    pub(super) opened: Opened,
+    pub(super) version: String,
+    pub(super) descriptions: Vec<Description>,
+}
+
+/// A client of a device process.
+#[derive(Debug)]
+pub struct Far {
+    route: Route,
+    pub(super) facts: Facts,
+    current: Mutex<Current>,
+    next_id: AtomicU64,
+}
+
+/// The present connection.
+#[derive(Debug)]
+struct Current {
+    link: Arc<Link>,
+    /// The number of device processes so far: values of an earlier one are lost.
+    epoch: u64,
+}
+
+/// All clients of this process.
+static CLIENTS: Mutex<Vec<Weak<Far>>> = Mutex::new(Vec::new());
+
+/// Whether values of this process were lost, with a run that was refused or with a device process.
+static HAS_LOST: AtomicBool = AtomicBool::new(false);
+
+static INTERRUPTED: OnceLock<fn() -> bool> = OnceLock::new();
+
+/// Waits for a device end when this function returns `true`, with [`PjrtError::Interrupted`]. Only the first call has an effect.
+pub fn interrupt_waits_with(is_interrupted: fn() -> bool) {
+    INTERRUPTED.get_or_init(|| is_interrupted);
+}
+
+pub(super) fn interrupted() -> bool {
+    INTERRUPTED.get().is_some_and(|is_interrupted| is_interrupted())
+}
+
+/// Whether values on a device were lost since the last call: a device process has ended, or has refused a run that had taken variables.
+pub fn has_lost_values() -> bool {
+    HAS_LOST.swap(false, Ordering::Relaxed)
+}
+
+fn clients() -> Vec<Arc<Far>> {
+    let mut clients = CLIENTS.lock().unwrap_or_else(PoisonError::into_inner);
+    clients.retain(|client| client.strong_count() > 0);
+    clients.iter().filter_map(Weak::upgrade).collect()
+}
+
+/// Calls a function that may fork this process. A fork that goes on as this process has the values that the clients of this process have
+/// now. Returns the number of connections that the fork does not have, and what is to be said to the user.
+pub fn hold(fork: impl FnOnce()) -> (usize, Vec<String>) {
+    let clients = clients();
+    let mut currents: Vec<(Arc<Far>, MutexGuard<'_, Current>)> = Vec::new();
+    for client in &clients {
+        currents.push((client.clone(), client.current()));
+    }
+    let links: Vec<Arc<Link>> = currents.iter().map(|(_, current)| current.link.clone()).collect();
+    let mut locks: Vec<Held<'_>> = links.iter().map(|link| link.hold()).collect();
+    let marks: Vec<Option<Mark>> = links.iter().zip(&mut locks).map(|(link, held)| Mark::make(link, held)).collect();
+    let own = std::process::id();
+    fork();
+    if std::process::id() == own {
+        return (0, Vec::new());
+    }
+    drop(locks);
+    let mut said = Vec::new();
+    for ((client, current), mark) in currents.iter_mut().zip(&marks) {
+        said.extend(client.resume(current, mark.as_ref()));
+    }
+    (links.len(), said)
+}
+
+/// A generation, which the device process keeps until this and its copies in forks are dropped.
+struct Mark {
+    generation: Generation,
+    _holder: OwnedFd,
+}
+
+impl Mark {
+    /// Marks the generation; none if the device process has ended.
+    fn make(link: &Link, held: &mut Held<'_>) -> Option<Mark> {
+        let flags = SocketFlags::CLOEXEC;
+        let (holder, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
+        let generation = new_generation();
+        // A device process that has ended keeps nothing; the fork learns that when it connects.
+        link.mark(held, generation, other).ok()?;
+        Some(Mark { generation, _holder: holder })
+    }
+}
+
+/// A number that no other generation of this user has.
+fn new_generation() -> Generation {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    now << 32 | Generation::from(std::process::id())
+}
+
+impl Far {
+    pub(super) fn open(route: Route) -> Result<Arc<Far>, PjrtError> {
+        let started = start::connect(&route, None)?;
+        let (link, facts) = (Arc::new(Link::new(started.socket)), started.facts);
+        let current = Mutex::new(Current { link, epoch: 0 });
+        let far = Arc::new(Far { route, facts, current, next_id: AtomicU64::new(1) });
+        CLIENTS.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&far));
+        Ok(far)
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connects this fork of a client with the values of a generation. Returns what is to be said to the user.
+    fn resume(&self, current: &mut Current, mark: Option<&Mark>) -> Option<String> {
+        if let Some(mark) = mark
+            && let Some(started) = start::join(&self.route, Some(mark.generation))
+            && started.has_resumed
+        {
+            current.link = Arc::new(Link::new(started.socket));
+            return None;
+        }
+        // The next use starts a new connection.
+        current.link.cut();
+        current.epoch += 1;
+        let device = &self.route.device;
+        Some(format!(
+            "the values that were on {device} at this state are gone: its device process has ended, or needed the memory"
+        ))
+    }
+
+    /// The connection and its epoch. Starts a new device process if the last one has ended.
+    fn link(&self) -> Result<(Arc<Link>, u64), PjrtError> {
+        let mut current = self.current();
+        if current.link.is_broken() {
+            let started = start::connect(&self.route, None)?;
+            *current = Current { link: Arc::new(Link::new(started.socket)), epoch: current.epoch + 1 };
+        }
+        Ok((current.link.clone(), current.epoch))
+    }
+
+    /// The connection of an epoch.
+    fn link_of(&self, epoch: u64) -> Result<Arc<Link>, PjrtError> {
+        let current = self.current();
+        if current.epoch == epoch && !current.link.is_broken() { Ok(current.link.clone()) } else { Err(self.lost()) }
+    }
+
+    pub(super) fn lost(&self) -> PjrtError {
+        HAS_LOST.store(true, Ordering::Relaxed);
+        PjrtError::Lost { device: self.route.device.clone(), reason: start::ending(&self.route) }
+    }
+
+    fn broken(&self, broken: Broken) -> PjrtError {
+        match broken {
+            Broken::Gone => self.lost(),
+            Broken::Interrupted => PjrtError::Interrupted { device: self.route.device.clone() },
+            Broken::Garbled(error) => self.garbled(&error),
+        }
+    }
+
+    pub(super) fn garbled(&self, error: &io::Error) -> PjrtError {
+        PjrtError::Mismatch {
+            what: format!("{}: a message of the device process cannot be read: {error}", self.route.device),
+        }
+    }
+
+    pub(super) fn odd(&self, answer: &Answer) -> PjrtError {
+        self.garbled(&io::Error::other(format!("it answers {answer:?}")))
+    }
+
+    fn handle(self: &Arc<Far>, epoch: u64) -> Handle {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        Handle { far: self.clone(), id, epoch, is_own: true }
+    }
+
+    /// Adds a request about values of an epoch.
+    pub(super) fn send(&self, epoch: u64, request: &Request) -> Result<(), PjrtError> {
+        self.link_of(epoch)?.post(|packet| packet.push(request)).map_err(|broken| self.broken(broken))
+    }
+
+    /// Sends a request about values of an epoch at once.
+    pub(super) fn send_now(&self, epoch: u64, request: &Request) -> Result<(), PjrtError> {
+        self.link_of(epoch)?.send(|packet| packet.push(request)).map_err(|broken| self.broken(broken))
+    }
+
+    /// Does something with the connection, and once more with a new device process if the last one has ended meanwhile.
+    fn with_link<T>(&self, mut work: impl FnMut(&Link, u64) -> Result<T, Broken>) -> Result<T, PjrtError> {
+        let (link, epoch) = self.link()?;
+        match work(&link, epoch) {
+            Err(Broken::Gone) => {
+                let (link, epoch) = self.link()?;
+                work(&link, epoch).map_err(|broken| self.broken(broken))
+            }
+            done => done.map_err(|broken| self.broken(broken)),
+        }
+    }
+
+    pub(super) fn upload(self: &Arc<Far>, literal: &Literal, device: u32) -> Result<Buffer, PjrtError> {
+        self.with_link(|link, epoch| {
+            let handle = self.handle(epoch);
+            let (element, dims) = (literal.element(), literal.dims());
+            let request = |bytes| Request::Upload { buffer: handle.id, device, element, dims: dims.to_vec(), bytes };
+            link.post(|packet| packet.push_with(literal.bytes(), request))?;
+            Ok(Buffer(BufferForm::Far(handle)))
+        })
+    }
+
+    pub(super) fn compile(
+        self: &Arc<Far>,
+        module: &[u8],
+        options: &CompileOptions,
+    ) -> Result<LoadedExecutable, PjrtError> {
+        self.program(module, |executable, module| Question::Compile { executable, options: options.clone(), module })
+    }
+
+    pub(super) fn load(self: &Arc<Far>, serialized: &[u8]) -> Result<LoadedExecutable, PjrtError> {
+        self.program(serialized, |executable, serialized| Question::Load { executable, serialized })
+    }
+
+    fn program(
+        self: &Arc<Far>,
+        bytes: &[u8],
+        question: impl Fn(Id, Payload) -> Question,
+    ) -> Result<LoadedExecutable, PjrtError> {
+        let (handle, (answer, _)) = self.with_link(|link, epoch| {
+            let handle = self.handle(epoch);
+            let ticket =
+                link.ask(|packet, ask| packet.push_with(bytes, |payload| ask(question(handle.id, payload))))?;
+            Ok((handle, link.wait(ticket)?))
+        })?;
+        match answer? {
+            Answer::Compiled(facts) => Ok(LoadedExecutable::far(handle, facts)),
+            other => Err(self.odd(&other)),
+        }
+    }
+
+    /// Asks a question that is about no value.
+    pub(super) fn ask(&self, question: Question) -> Result<Answer, PjrtError> {
+        let (link, _) = self.link()?;
+        let asked = link.ask(|packet, ask| packet.push(&ask(question))).and_then(|ticket| link.wait(ticket));
+        asked.map_err(|broken| self.broken(broken))?.0
+    }
+
+    /// The bytes that answer a question that is about no value.
+    pub(super) fn bytes(&self, question: Question) -> Result<Vec<u8>, PjrtError> {
+        let (link, _) = self.link()?;
+        let asked = link.ask(|packet, ask| packet.push(&ask(question))).and_then(|ticket| link.wait(ticket));
+        self.bytes_of(asked.map_err(|broken| self.broken(broken))?)
+    }
+
+    fn bytes_of(&self, (answer, mut packet): Arrived) -> Result<Vec<u8>, PjrtError> {
+        match answer? {
+            Answer::Bytes(payload) => Ok(packet.payload(payload).map_err(|error| self.garbled(&error))?.to_vec()),
+            other => Err(self.odd(&other)),
+        }
+    }
+
+    /// Asks a question about a value of an epoch, and does not wait for the reply.
+    pub(super) fn begin(self: &Arc<Far>, epoch: u64, question: Question) -> Result<Ticket, PjrtError> {
+        let link = self.link_of(epoch)?;
+        let number = link.ask(|packet: &mut Outgoing, ask| packet.push(&ask(question)));
+        let number = number.map_err(|broken| self.broken(broken))?;
+        Ok(Ticket { far: self.clone(), link, number })
+    }
+}
+
+/// A value or a program in a device process, which forgets it when this is dropped.
+#[derive(Debug)]
+pub(super) struct Handle {
+    pub(super) far: Arc<Far>,
+    pub(super) id: Id,
+    pub(super) epoch: u64,
+    /// Whether the device process still knows the value for this client.
+    is_own: bool,
+}
+
+impl Handle {
+    /// A new value of the same device process.
+    pub(super) fn beside(&self) -> Handle {
+        self.far.handle(self.epoch)
+    }
+
+    /// Whether the device process that has the value has not ended.
+    pub(super) fn is_alive(&self) -> bool {
+        self.far.link_of(self.epoch).is_ok()
+    }
+
+    /// Whether both are in the same device process.
+    pub(super) fn is_of(&self, other: &Handle) -> bool {
+        Arc::ptr_eq(&self.far, &other.far) && self.epoch == other.epoch
+    }
+
+    /// The device process has taken the value for a run.
+    pub(super) fn give_away(mut self) {
+        self.is_own = false;
+    }
+
+    pub(super) fn ask(&self, question: Question) -> Result<Answer, PjrtError> {
+        self.far.begin(self.epoch, question)?.wait().map(|(answer, _)| answer)
+    }
+
+    pub(super) fn is(&self, question: Question) -> Result<bool, PjrtError> {
+        match self.ask(question)? {
+            Answer::Is(is) => Ok(is),
+            other => Err(self.far.odd(&other)),
+        }
+    }
+
+    pub(super) fn bytes(&self, question: Question) -> Result<Vec<u8>, PjrtError> {
+        let ticket = self.far.begin(self.epoch, question)?;
+        let (answer, packet) = ticket.wait()?;
+        self.far.bytes_of((Ok(answer), packet))
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // A device process that has ended has nothing to forget.
+        if self.is_own {
+            let current = self.far.current();
+            if current.epoch == self.epoch {
+                current.link.free(self.id);
+            }
+        }
+    }
+}
+
+/// A question whose reply is awaited.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    pub(super) far: Arc<Far>,
+    link: Arc<Link>,
+    number: u64,
+}
+
+impl Ticket {
+    pub(super) fn is_answered(&self) -> Result<bool, PjrtError> {
+        self.link.has_arrived(self.number).map_err(|broken| self.far.broken(broken))
+    }
+
+    /// Waits for the reply, once.
+    pub(super) fn wait(&self) -> Result<(Answer, Incoming), PjrtError> {
+        let (answer, packet) = self.link.wait(self.number).map_err(|broken| self.far.broken(broken))?;
+        if answer.is_err() {
+            HAS_LOST.store(true, Ordering::Relaxed);
+        }
+        Ok((answer?, packet))
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.link.forget(self.number);
+    }
+}

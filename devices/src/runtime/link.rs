@@ -1,0 +1,241 @@
+//! A connection to a device process: requests in one packet after another, and the replies for those who wait.
+
+use super::far::interrupted;
+use crate::pjrt::PjrtError;
+use crate::process::packet::{Incoming, Outgoing, TICK, wait_for};
+use crate::process::protocol::{Answer, Generation, Id, Question, Reply, Request};
+use rustix::event::PollFlags;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// A connection to a device process.
+#[derive(Debug)]
+pub(super) struct Link {
+    socket: OwnedFd,
+    outbox: Mutex<Outbox>,
+    inbox: Mutex<Inbox>,
+    /// Signalled when a reply has arrived, or nobody reads the socket any more.
+    arrived: Condvar,
+    tickets: AtomicU64,
+    is_broken: AtomicBool,
+}
+
+/// What waits to be sent.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    packet: Outgoing,
+    freed: Vec<Id>,
+}
+
+#[derive(Debug, Default)]
+struct Inbox {
+    /// The replies by ticket; none for a reply that has not arrived.
+    replies: HashMap<u64, Option<Arrived>>,
+    /// Whether a thread reads the socket.
+    is_read: bool,
+}
+
+/// A reply, and the packet with its bytes.
+pub(super) type Arrived = (Result<Answer, PjrtError>, Incoming);
+
+/// Why a request was not sent, or no reply came.
+pub(super) enum Broken {
+    /// The device process has closed the connection.
+    Gone,
+    /// The user has interrupted the wait.
+    Interrupted,
+    /// A packet cannot be written or read.
+    Garbled(io::Error),
+}
+
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Broken {
+        match error.kind() {
+            io::ErrorKind::Interrupted => Broken::Interrupted,
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::NotConnected => Broken::Gone,
+            _ => Broken::Garbled(error),
+        }
+    }
+}
+
+/// The locks of a connection, which nobody else holds meanwhile.
+pub(super) struct Held<'a> {
+    pub(super) outbox: MutexGuard<'a, Outbox>,
+    _inbox: MutexGuard<'a, Inbox>,
+}
+
+impl Link {
+    pub(super) fn new(socket: OwnedFd) -> Link {
+        Link {
+            socket,
+            outbox: Mutex::default(),
+            inbox: Mutex::default(),
+            arrived: Condvar::new(),
+            tickets: AtomicU64::new(1),
+            is_broken: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Acquire)
+    }
+
+    /// Marks the connection as one that is used no more.
+    pub(super) fn cut(&self) {
+        self.is_broken.store(true, Ordering::Release);
+    }
+
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Holds all locks of the connection, so that a fork finds them free.
+    pub(super) fn hold(&self) -> Held<'_> {
+        Held { outbox: self.outbox(), _inbox: self.inbox() }
+    }
+
+    /// Adds a request, which is sent with the next one that is sent at once.
+    pub(super) fn post(&self, add: impl FnOnce(&mut Outgoing) -> io::Result<()>) -> Result<(), Broken> {
+        let mut outbox = self.outbox();
+        outbox.post(add)?;
+        if outbox.packet.is_full() { self.flush(&mut outbox) } else { self.check() }
+    }
+
+    /// Adds a request, and sends it at once.
+    pub(super) fn send(&self, add: impl FnOnce(&mut Outgoing) -> io::Result<()>) -> Result<(), Broken> {
+        let mut outbox = self.outbox();
+        outbox.post(add)?;
+        self.flush(&mut outbox)
+    }
+
+    /// Forgets an object of the client.
+    pub(super) fn free(&self, id: Id) {
+        self.outbox().freed.push(id);
+    }
+
+    fn check(&self) -> Result<(), Broken> {
+        if self.is_broken() { Err(Broken::Gone) } else { Ok(()) }
+    }
+
+    fn flush(&self, outbox: &mut Outbox) -> Result<(), Broken> {
+        self.check()?;
+        let sent = outbox.packet.send(&self.socket, &interrupted).map_err(Broken::from);
+        if !matches!(sent, Ok(()) | Err(Broken::Interrupted)) {
+            self.is_broken.store(true, Ordering::Release);
+        }
+        sent
+    }
+
+    /// Sends the generation's mark with the lock held.
+    pub(super) fn mark(&self, held: &mut Held<'_>, generation: Generation, holders: OwnedFd) -> Result<(), Broken> {
+        held.outbox.post(|packet| packet.push_descriptor(&Request::Mark { generation }, holders))?;
+        self.flush(&mut held.outbox)
+    }
+
+    /// Asks a question, and returns the ticket of its reply.
+    pub(super) fn ask(
+        &self,
+        add: impl FnOnce(&mut Outgoing, &dyn Fn(Question) -> Request) -> io::Result<()>,
+    ) -> Result<u64, Broken> {
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        self.inbox().replies.insert(ticket, None);
+        let sent = self.send(|packet| add(packet, &|question| Request::Ask { ticket, question }));
+        sent.inspect_err(|_| self.forget(ticket)).map(|()| ticket)
+    }
+
+    /// Waits for no reply any more.
+    pub(super) fn forget(&self, ticket: u64) {
+        self.inbox().replies.remove(&ticket);
+    }
+
+    /// Whether the reply has arrived.
+    pub(super) fn has_arrived(&self, ticket: u64) -> Result<bool, Broken> {
+        let mut inbox = self.inbox();
+        if !inbox.is_read {
+            while !self.is_broken() && wait_now(&self.socket)? {
+                self.take(&mut inbox)?;
+            }
+        }
+        self.check()?;
+        Ok(matches!(inbox.replies.get(&ticket), Some(Some(_))))
+    }
+
+    /// Waits for the reply.
+    pub(super) fn wait(&self, ticket: u64) -> Result<Arrived, Broken> {
+        let mut inbox = self.inbox();
+        loop {
+            if let Some(Some(_)) = inbox.replies.get(&ticket)
+                && let Some(Some(arrived)) = inbox.replies.remove(&ticket)
+            {
+                return Ok(arrived);
+            }
+            if self.is_broken() || interrupted() {
+                inbox.replies.remove(&ticket);
+                return Err(if self.is_broken() { Broken::Gone } else { Broken::Interrupted });
+            }
+            if inbox.is_read {
+                inbox = self.arrived.wait_timeout(inbox, TICK).unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            // This thread reads for all that wait.
+            inbox.is_read = true;
+            drop(inbox);
+            let readable = wait_for(&self.socket, PollFlags::IN);
+            inbox = self.inbox();
+            inbox.is_read = false;
+            let taken = match readable {
+                Ok(true) => self.take(&mut inbox),
+                Ok(false) => Ok(()),
+                Err(error) => Err(error.into()),
+            };
+            self.arrived.notify_all();
+            taken?;
+        }
+    }
+
+    /// Reads a packet, and keeps its reply if somebody waits for it.
+    fn take(&self, inbox: &mut Inbox) -> Result<(), Broken> {
+        let received = Incoming::receive(&self.socket).and_then(|packet| {
+            let Some(mut packet) = packet else { return Ok(None) };
+            Ok(packet.take::<Reply>()?.map(|reply| (reply, packet)))
+        });
+        match received {
+            Ok(Some((Reply { ticket, answer }, packet))) => {
+                if let Some(place) = inbox.replies.get_mut(&ticket) {
+                    *place = Some((answer, packet));
+                }
+                Ok(())
+            }
+            Ok(None) => {
+                self.is_broken.store(true, Ordering::Release);
+                Ok(())
+            }
+            Err(error) => {
+                self.is_broken.store(true, Ordering::Release);
+                Err(error.into())
+            }
+        }
+    }
+}
+
+impl Outbox {
+    fn post(&mut self, add: impl FnOnce(&mut Outgoing) -> io::Result<()>) -> io::Result<()> {
+        if !self.freed.is_empty() {
+            self.packet.push(&Request::Free { ids: std::mem::take(&mut self.freed) })?;
+        }
+        add(&mut self.packet)
+    }
+}
+
+/// Whether the socket can be read now.
+fn wait_now(socket: &OwnedFd) -> io::Result<bool> {
+    use rustix::event::{PollFd, Timespec, poll};
+    Ok(poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&Timespec::default()))? > 0)
+}

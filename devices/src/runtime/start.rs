@@ -1,0 +1,234 @@
+//! Finds the device process of a plugin, or starts it.
+
+use super::far::{Facts, Route, interrupted};
+use crate::pjrt::PjrtError;
+use crate::process::packet::{Incoming, Outgoing, TICK, wait_for};
+use crate::process::protocol::{Answer, Generation, Hello, Question, Reply, Request, VERSION, Welcome};
+use crate::process::socket::{Lock, Place, receive_json, send_json};
+use crate::process::{LINGER_VARIABLE, ProcessReport};
+use ferrotune_machine::child::quiet_drivers;
+use rustix::event::PollFlags;
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use sha2::{Digest as _, Sha256};
+use std::io::{self, BufRead as _, BufReader};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The longest time in which a plugin opens: a TPU takes several seconds, a slice of many hosts longer.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// The beginnings of the names of variables that plugins read when they open. Clients that differ in these have different processes.
+const READ_BY_PLUGINS: [&str; 9] =
+    ["XLA_", "TPU_", "LIBTPU_", "CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LD_LIBRARY_PATH"];
+
+/// A client's connection to a device process.
+pub(super) struct Started {
+    pub(super) socket: OwnedFd,
+    pub(super) facts: Facts,
+    /// Whether the values of the generation that was asked for are there.
+    pub(super) has_resumed: bool,
+}
+
+/// Connects to the device process of a route. Starts it if it does not run.
+///
+/// # Errors
+/// If the process cannot be started, the plugin does not open, or the process does not serve this client.
+pub(super) fn connect(route: &Route, resume: Option<Generation>) -> Result<Started, PjrtError> {
+    let failed = |reason: String| PjrtError::NoProcess { device: route.device.clone(), reason };
+    let system = |error: io::Error| failed(format!("its device process cannot be reached: {error}"));
+    let path = path(route);
+    let place = Place::of(&path).map_err(system)?;
+    let interrupted = || PjrtError::Interrupted { device: route.device.clone() };
+    let lock = lock(&place).map_err(system)?.ok_or_else(interrupted)?;
+    let socket = match place.connect().map_err(system)? {
+        Some(socket) => socket,
+        None => {
+            let kept = Starting::new(route, &path, &place, lock).map_err(system)?;
+            kept.wait(&place).map_err(|ended| ended.map_or_else(interrupted, failed))?;
+            place.connect().map_err(system)?.ok_or_else(|| failed(ending(route)))?
+        }
+    };
+    greet(route, socket, resume).map_err(system)?.map_err(failed)
+}
+
+/// Connects to the device process of a route; none if it does not run.
+pub(super) fn join(route: &Route, resume: Option<Generation>) -> Option<Started> {
+    let place = Place::of(&path(route)).ok()?;
+    let socket = place.connect().ok()??;
+    greet(route, socket, resume).ok()?.ok()
+}
+
+/// Waits for the lock of a place; none if the user has interrupted the wait.
+fn lock(place: &Place) -> io::Result<Option<Lock>> {
+    loop {
+        if let Some(lock) = place.try_lock()? {
+            return Ok(Some(lock));
+        }
+        if interrupted() {
+            return Ok(None);
+        }
+        // Who holds the lock starts the process or connects to it.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn greet(route: &Route, socket: OwnedFd, resume: Option<Generation>) -> io::Result<Result<Started, String>> {
+    if socket_peercred(&socket)?.uid != rustix::process::geteuid() {
+        return Ok(Err("another user listens at the socket of its device process".to_owned()));
+    }
+    send_json(&socket, &Hello { version: VERSION, name: route.client.clone(), resume })?;
+    Ok(match receive_json::<Welcome>(&socket)? {
+        Some(Welcome::Ready { opened, version, descriptions, has_resumed }) => {
+            Ok(Started { socket, facts: Facts { opened, version, descriptions }, has_resumed })
+        }
+        Some(Welcome::Refused { reason }) => Err(reason),
+        None => Err(ending(route)),
+    })
+}
+
+/// How the device process of a route has ended, on one line.
+pub(super) fn ending(route: &Route) -> String {
+    let words = Place::of(&path(route)).map(|place| place.last_words()).unwrap_or_default();
+    let words = if words.is_empty() { words } else { format!(" ({words})") };
+    format!("its device process has ended{words}")
+}
+
+/// A device process that opens its plugin.
+struct Starting {
+    process: OwnedFd,
+    line: BufReader<ChildStdout>,
+}
+
+impl Starting {
+    /// Starts the process, which has the lock until its socket is there.
+    fn new(route: &Route, path: &Path, place: &Place, lock: Lock) -> io::Result<Starting> {
+        let mut command = Command::new(&route.program);
+        command.arg("device").arg(&route.device).arg(real(&route.plugin)).arg(path);
+        let own = std::env::vars_os().map(|(name, _)| name).filter(|name| name.as_bytes().starts_with(b"FERROTUNE_"));
+        for name in own.filter(|name| name != LINGER_VARIABLE) {
+            command.env_remove(name);
+        }
+        quiet_drivers(&mut command);
+        let mut child = command.stdin(lock.into_file()).stdout(Stdio::piped()).stderr(place.log()?).spawn()?;
+        let mut line = BufReader::new(child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);
+        // The child starts the device process and ends, so that the process is no child of this one.
+        let mut number = String::new();
+        line.read_line(&mut number)?;
+        child.wait()?;
+        let pid = number.trim().parse().ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| io::Error::other(format!("{} gave no process", route.program.display())))?;
+        Ok(Starting { process: pidfd_open(pid, PidfdFlags::empty())?, line })
+    }
+
+    /// Waits until clients can connect.
+    ///
+    /// # Errors
+    /// The reason why they cannot; none if the user has interrupted the wait, and the process goes on.
+    fn wait(mut self, place: &Place) -> Result<(), Option<String>> {
+        let begin = Instant::now();
+        let system = |error: io::Error| Some(format!("its device process cannot be reached: {error}"));
+        loop {
+            if !self.line.buffer().is_empty() || wait_for(self.line.get_ref(), PollFlags::IN).map_err(system)? {
+                break;
+            }
+            if interrupted() {
+                return Err(None);
+            }
+            if begin.elapsed() > DEADLINE {
+                let words = place.last_words();
+                self.kill();
+                let seconds = DEADLINE.as_secs();
+                return Err(Some(format!(
+                    "the plugin did not open within {seconds} s; is the device in use by another process? {words}"
+                )));
+            }
+        }
+        let mut line = String::new();
+        self.line.read_line(&mut line).map_err(system)?;
+        match serde_json::from_str::<Result<(), String>>(&line) {
+            Ok(opened) => opened.map_err(Some),
+            Err(_) => Err(Some(format!("the plugin has ended its device process: {}", place.last_words()))),
+        }
+    }
+
+    fn kill(&self) {
+        if let Err(error) = pidfd_send_signal(&self.process, Signal::KILL) {
+            eprintln!("ferrotune: cannot end a device process that does not answer: {error}");
+        }
+    }
+}
+
+/// The canonical path of a library; the device process has another working directory.
+fn real(plugin: &Path) -> PathBuf {
+    plugin.canonicalize().unwrap_or_else(|_| plugin.to_owned())
+}
+
+/// The path of the socket for a route.
+fn path(route: &Route) -> PathBuf {
+    let mut hasher = Sha256::new();
+    let plugin = real(&route.plugin);
+    hasher.update(plugin.as_os_str().as_bytes());
+    let file = std::fs::metadata(&plugin).ok();
+    hasher.update(format!("{:?}", file.map(|file| (file.len(), file.modified().ok()))));
+    let mut variables: Vec<_> = std::env::vars_os().collect();
+    variables.retain(|(name, _)| READ_BY_PLUGINS.iter().any(|start| name.as_bytes().starts_with(start.as_bytes())));
+    variables.sort();
+    for (name, value) in variables {
+        hasher.update(name.as_bytes());
+        hasher.update(b"=");
+        hasher.update(value.as_bytes());
+        hasher.update([0]);
+    }
+    let hash: String = hasher.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    folder().join(format!("device-{hash}"))
+}
+
+/// The folder of this user's device processes.
+pub(crate) fn folder() -> PathBuf {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let runtime = variable("XDG_RUNTIME_DIR").filter(|folder| folder.is_dir()).map(|folder| folder.join("ferrotune"));
+    let cache = || variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    let cached = || cache().map(|folder| folder.join("ferrotune/devices"));
+    let temporary = || std::env::temp_dir().join(format!("ferrotune-{}", rustix::process::geteuid().as_raw()));
+    runtime.or_else(cached).unwrap_or_else(temporary)
+}
+
+/// What the device process of a route holds, and for whom; none if it does not run.
+///
+/// # Errors
+/// If the process does not answer.
+pub fn report(route: &Route) -> io::Result<Option<ProcessReport>> {
+    match asked(route, Question::Report)? {
+        None => Ok(None),
+        Some(Answer::Report(report)) => Ok(Some(report)),
+        Some(other) => Err(io::Error::other(format!("the device process answers {other:?}"))),
+    }
+}
+
+/// Ends the device process of a route, and returns whether it ran.
+///
+/// # Errors
+/// If the process does not answer.
+pub fn close(route: &Route) -> io::Result<bool> {
+    Ok(asked(route, Question::Close)?.is_some())
+}
+
+fn asked(route: &Route, question: Question) -> io::Result<Option<Answer>> {
+    let Some(Started { socket, .. }) = join(route, None) else { return Ok(None) };
+    let mut packet = Outgoing::default();
+    packet.push(&Request::Ask { ticket: 0, question })?;
+    packet.send(&socket, &interrupted)?;
+    let begin = Instant::now();
+    while !wait_for(&socket, PollFlags::IN)? {
+        if interrupted() || begin.elapsed() > 100 * TICK {
+            return Err(io::Error::other("the device process does not answer"));
+        }
+    }
+    let reply = Incoming::receive(&socket)?.map(|mut packet| packet.take::<Reply>()).transpose()?.flatten();
+    let Some(Reply { answer, .. }) = reply else { return Ok(None) };
+    answer.map(Some).map_err(io::Error::other)
+}
