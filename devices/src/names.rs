@@ -106,6 +106,12 @@ impl DeviceName {
         self.number
     }
 
+    /// The first device of the same plugin.
+    #[must_use]
+    pub fn first(&self) -> DeviceName {
+        self.with_number(0)
+    }
+
     /// The device of the same plugin that has this number.
     pub(crate) fn with_number(&self, number: usize) -> DeviceName {
         DeviceName { plugin: self.plugin.clone(), number }

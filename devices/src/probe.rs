@@ -9,7 +9,6 @@ pub mod child;
 pub use crate::opened::{Identity, OpenDevice, Opened};
 
 use crate::check::Check;
-use crate::selftest::SelfTest;
 pub use answers::Module;
 use answers::{Answer, Request, Task};
 use ferrotune_machine::child::{self as machine_child, wait_for_exit};
@@ -123,14 +122,6 @@ impl Probe<'_> {
     pub fn check(&self, plugin: &Path, topology: &str, module: Module) -> Result<Check, ProbeError> {
         let task = Task::Check { topology: topology.to_owned(), module };
         self.ask(&Request { plugin: plugin.to_owned(), task })
-    }
-
-    /// Computes on the first device of a plugin and compares the results with plain arithmetic.
-    ///
-    /// # Errors
-    /// A [`ProbeError`]. Wrong results are no error.
-    pub fn self_test(&self, plugin: &Path) -> Result<SelfTest, ProbeError> {
-        self.ask(&Request { plugin: plugin.to_owned(), task: Task::SelfTest })
     }
 
     fn ask<T: DeserializeOwned>(&self, request: &Request) -> Result<T, ProbeError> {

@@ -1,7 +1,6 @@
 //! The report on a machine, as data and as tables.
 
 use crate::finding::Finding;
-use crate::probe::ProbeError;
 use crate::tpu::cure_of;
 use crate::{Cards, Cpu, CudaDevice, Tpu, cuda};
 use ferrotune_machine::format::precise_bytes;
@@ -49,11 +48,10 @@ impl Report {
     }
 
     /// Records that one of the [`drivers`](Report::drivers) failed to open, with the cure if it is known.
-    pub fn note_failure(&mut self, device: &str, failure: &ProbeError) {
-        let failure = failure.to_string();
+    pub fn note_failure(&mut self, device: &str, failure: &str) {
         match self.cards.iter_mut().find(|cards| cards.device == device) {
-            Some(cards) => cards.note_failure(&failure, &self.cuda),
-            None => self.note_tpu_failure(failure),
+            Some(cards) => cards.note_failure(failure, &self.cuda),
+            None => self.note_tpu_failure(failure.to_owned()),
         }
     }
 

@@ -6,7 +6,8 @@ mod mlp;
 mod plugin;
 
 use crate::opened::Opened;
-use crate::pjrt::{Client, PjrtError};
+use crate::pjrt::PjrtError;
+use crate::runtime::Client;
 pub use mlp::{Array, Network};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
@@ -159,7 +160,10 @@ pub fn run<C: Compute>(platform: &str, device: &str, compute: &mut C) -> Result<
 }
 
 /// Runs the self-test on the first device of a plugin.
-pub(crate) fn run_plugin(client: &Client, opened: &Opened) -> Result<SelfTest, PjrtError> {
+///
+/// # Errors
+/// The errors of the plugin. Wrong results are no error.
+pub fn run_plugin(client: &Client, opened: &Opened) -> Result<SelfTest, PjrtError> {
     run(&opened.platform, &opened.to_string(), &mut plugin::FirstDevice::of(client)?)
 }
 

@@ -33,6 +33,8 @@ pub enum Action {
     TpuConnect(TpuConnect),
     /// `%device`: shows the device in use.
     Device,
+    /// `%device close`: ends the process of the device in use.
+    DeviceClose,
     /// `%device --report`: shows the compilations of the device in use and its copies to the host.
     DeviceReport,
     /// `%devices`: lists the devices.

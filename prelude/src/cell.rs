@@ -15,8 +15,8 @@ pub mod sysroot {
 
 use crate::{device, input, interrupt, widget};
 use candle_core::anomaly;
-use ferrotune_devices::fork;
 use ferrotune_devices::runtime::Profiler;
+use ferrotune_devices::{fork, runtime};
 use ferrotune_link::{Answer, KernelFrame, connection};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::any::Any;
@@ -69,6 +69,7 @@ pub extern "C" fn ferrotune_start() {
     std::panic::set_hook(Box::new(report_panic));
     ferrotune_xla::show_notes_with(show_note);
     ferrotune_trial::witness_errors();
+    device::start();
     if let Err(error) = interrupt::listen() {
         eprintln!("cells cannot be asked to stop, only ended: {error}");
     }
@@ -164,8 +165,13 @@ fn send_profile() {
 pub extern "C" fn ferrotune_quietly(call: extern "C" fn(*mut c_void), data: *mut c_void) {
     let _stdout = std::io::stdout().lock();
     let _stderr = std::io::stderr().lock();
-    call(data);
+    // In a copy of this process that was woken, the clients of device processes have connected again.
+    let joined = runtime::hold(|| call(data));
+    *JOINED.lock().unwrap_or_else(PoisonError::into_inner) = joined;
 }
+
+/// The number of connections to device processes that a woken snapshot has made anew, and what is to be said of them.
+static JOINED: Mutex<(usize, Vec<String>)> = Mutex::new((0, Vec::new()));
 
 /// Asks the user for a line of the standard input, and passes its bytes to `take` with `data`. If that is not possible, prints the
 /// reason to the standard error and returns an error number. Returns -1 if the user has ended the input.
@@ -193,11 +199,12 @@ pub extern "C" fn ferrotune_read_line(take: extern "C" fn(*mut c_void, *const u8
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_restored(closed: usize) {
-    let closed = closed - usize::from(connection::forget()).min(closed);
+    let (joined, said) = std::mem::take(&mut *JOINED.lock().unwrap_or_else(PoisonError::into_inner));
+    let closed = closed.saturating_sub(usize::from(connection::forget()) + joined);
     if closed > 0 {
         eprintln!("pipes and connections of earlier cells that are closed in this copy of their process: {closed}");
     }
-    device::lose();
+    said.iter().for_each(|line| eprintln!("{line}"));
     output::start();
     match ThreadPoolBuilder::new().thread_name(thread_name).stack_size(STACK_BYTES).build() {
         Ok(pool) => {
@@ -223,12 +230,14 @@ pub extern "C" fn ferrotune_after_cell() -> bool {
     output::end()
 }
 
-/// The number of variables that the last cell has taken and not put back, or 0 if an accelerator is open. If a cell fails, the process
-/// is restored for these variables. With an open accelerator it is not, because all data on the accelerator would be lost.
+/// The number of variables that the last cell has taken and not put back; 1 if there is none, but values on a device were lost. If a cell
+/// fails, the process is restored for these variables. It is not where a cell has opened a plugin in this process itself, because all data
+/// on its devices would be lost.
 #[expect(unsafe_code, reason = "the cell process finds these functions by name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn ferrotune_missing() -> usize {
-    if fork::is_open() { 0 } else { store::missing() }
+    let has_lost = runtime::has_lost_values();
+    if fork::is_open() { 0 } else { store::missing().max(usize::from(has_lost)) }
 }
 
 /// The message of a panic without one.

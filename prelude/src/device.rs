@@ -4,22 +4,17 @@ mod candle;
 
 use crate::interrupt::interrupted;
 use candle::Candle;
-use ferrotune_devices::fork::{self, Forked};
 use ferrotune_devices::probe::{Opened, Probe, ProbeError};
+use ferrotune_devices::runtime::{self, Client, Route};
 use ferrotune_devices::selftest::{self, Compute as _, SelfTest};
 use ferrotune_devices::{
-    Connection, DeviceName, Machine, NoPlugin, Report, connect as choose, detect, find_plugin, name_of_plugin,
+    DeviceName, Machine, NoPlugin, Report, connect as choose, detect, find_plugin, name_of_plugin,
 };
 use ferrotune_display::{Bundle, show};
 use ferrotune_link::{KernelFrame, connection};
 use ferrotune_trial::{BoxError, located};
 use std::path::Path;
 use std::time::Duration;
-
-/// The time limit for opening a plugin's devices: a TPU takes several seconds, a slice of many hosts longer.
-const OPEN_DEADLINE: Duration = Duration::from_secs(120);
-/// The time limit for compiling and running: large programs take minutes.
-const WORK_DEADLINE: Duration = Duration::from_secs(600);
 
 /// The name of the connected device: `cpu`, `tpu`, `cuda`, `cuda:1`, `xla:cpu`, `xla:/opt/plugin.so`. It is `cpu` until `%tpu_connect`
 /// has run.
@@ -45,12 +40,12 @@ pub fn current() -> ferrotune_trial::Result<candle_core::Device> {
     located(ferrotune_trial::open_device(&name()))
 }
 
-/// Prints an error if this process is a woken snapshot of a process that had opened an accelerator. A snapshot copies the memory,
-/// but not the context of the accelerator.
-pub(crate) fn lose() {
-    if let Err(lost) = fork::check() {
-        eprintln!("{lost}");
-    }
+/// Makes the device process open the plugins of this process, so that what is on a device outlives it, and lets an interrupt end waits for
+/// a device.
+pub(crate) fn start() {
+    // The program of the cell process has a subcommand that is the device process.
+    ferrotune_trial::use_device_process(Path::new("/proc/self/exe"), format!("notebook {}", std::process::id()));
+    runtime::interrupt_waits_with(interrupted);
 }
 
 /// Detects accelerators, prints what it finds, and connects to the best device that can be
@@ -59,22 +54,21 @@ pub(crate) fn lose() {
 pub fn connect(tpu: Option<&str>, require: bool) -> bool {
     let mut report = detect(&Machine::this(), tpu);
     show(table(&report));
-    for (device, plugin) in report.drivers() {
+    for (device, _) in report.drivers() {
         if require && device != "tpu" {
             continue;
         }
-        match try_opening(&device, &plugin) {
-            Ok(opened) => {
-                say_all(opened);
+        match opened(&device) {
+            Ok(text) => {
+                say(text);
                 break;
             }
-            Err(Unopened::Lost(lost)) => return failed(&format!("{device}: {lost}")),
-            Err(Unopened::Probe(failure)) => report.note_failure(&device, &failure),
+            Err(failure) => report.note_failure(&device, &failure.to_string()),
         }
     }
-    match usable(&report, require) {
+    match choose(&report, require) {
         Ok(connection) => connected(&connection.device, &connection.reason),
-        Err(reason) => failed(&reason),
+        Err(reason) => failed(&reason.to_string()),
     }
 }
 
@@ -82,41 +76,33 @@ pub fn connect(tpu: Option<&str>, require: bool) -> bool {
 /// or the path of a plugin's library. `%tpu_connect --plugin` runs it. Returns whether a device is connected.
 #[doc(hidden)]
 pub fn connect_plugin(plugin: &str) -> bool {
-    let machine = Machine::this();
-    let found = name_of_plugin(&machine, plugin).and_then(|name| Ok((name.find_plugin(&machine)?, name)));
-    let (path, name) = match found {
-        Ok((path, name)) => (path, name.to_string()),
+    let name = match name_of_plugin(&Machine::this(), plugin) {
+        Ok(name) => name.to_string(),
         Err(missing) => return failed(&missing.to_string()),
     };
-    match try_opening(&name, &path) {
-        Ok(opened) => {
-            say_all(opened);
+    match opened(&name) {
+        Ok(text) => {
+            say(text);
             connected(&name, "chosen by --plugin")
         }
-        Err(Unopened::Lost(lost)) => failed(&format!("{name}: {lost}")),
-        Err(Unopened::Probe(failure)) => failed(&failure.to_string()),
+        Err(failure) => failed(&failure.to_string()),
     }
 }
 
-/// The reason why a plugin was not opened.
-enum Unopened {
-    Lost(Forked),
-    Probe(ProbeError),
+/// Opens the plugin of a device in the device process, where it may hang or crash, and describes it.
+fn opened(device: &str) -> Result<String, BoxError> {
+    let client = client_of(device)?;
+    let opened = client.opened().map(ToString::to_string).unwrap_or_default();
+    Ok(format!("{device} opens: {opened}"))
 }
 
-/// Opens a plugin in a separate process, where it may hang or crash, unless this process has opened it already. Returns a
-/// text about the opened plugin.
-fn try_opening(name: &str, plugin: &Path) -> Result<Option<String>, Unopened> {
-    fork::check().map_err(Unopened::Lost)?;
-    if ferrotune_trial::is_open(plugin) {
-        return Ok(None);
-    }
-    let opened = with_probe(OPEN_DEADLINE, |probe| probe.open(plugin)).map_err(Unopened::Probe)?;
-    Ok(Some(format!("{name} opens: {opened}")))
+/// The client of the plugin of a device, by the device's name.
+fn client_of(device: &str) -> Result<Client, BoxError> {
+    ferrotune_trial::client_of(&parsed(device)?)
 }
 
-fn say_all(text: Option<String>) {
-    text.into_iter().for_each(say);
+fn parsed(device: &str) -> Result<DeviceName, NoPlugin> {
+    DeviceName::parse(device).ok_or_else(|| NoPlugin::NotOfAPlugin { device: device.to_owned() })
 }
 
 fn connected(name: &str, reason: &str) -> bool {
@@ -130,29 +116,13 @@ fn failed(message: &str) -> bool {
     false
 }
 
-/// The best device, or an error if this process cannot open it.
-fn usable(report: &Report, require: bool) -> Result<Connection, String> {
-    let connection = choose(report, require).map_err(|error| error.to_string())?;
-    if connection.device != "cpu" {
-        fork::check().map_err(|lost| format!("{}: {lost}", connection.device))?;
-    }
-    Ok(connection)
-}
-
-/// The library of the attached TPU.
-fn driver(report: &Report) -> Option<&Path> {
-    report.tpu.as_ref()?.chips?;
-    report.libtpu.as_deref()
-}
-
-/// Opens the attached TPU in a separate process, and describes it.
+/// Opens the attached TPU, and describes it.
 pub(crate) fn opened_tpu() -> Result<Opened, BoxError> {
     let report = detect(&Machine::this(), None);
-    let libtpu = driver(&report).ok_or("no TPU is attached that libtpu could open; %devices tells why")?;
-    if ferrotune_trial::is_open(libtpu) {
-        return Err("the TPU is open in this process already; call strategy::tpu() before device::current()".into());
-    }
-    Ok(with_probe(OPEN_DEADLINE, |probe| probe.open(libtpu))?)
+    let has_driver = report.tpu.as_ref().is_some_and(|tpu| tpu.chips.is_some()) && report.libtpu.is_some();
+    let missing = "no TPU is attached that libtpu could open; %devices tells why";
+    let opened = if has_driver { client_of("tpu")?.opened().cloned() } else { None };
+    opened.ok_or_else(|| missing.into())
 }
 
 /// Shows the connected device and all others. `%device` runs it.
@@ -165,9 +135,6 @@ pub fn describe() {
 /// Shows the connected device's compilations, and its traffic with the host. `%device --report` runs it.
 #[doc(hidden)]
 pub fn report() {
-    if let Err(lost) = fork::check() {
-        return fail(&lost.to_string());
-    }
     let name = name();
     let plugin = match find_plugin(&Machine::this(), &name) {
         Ok(plugin) => plugin,
@@ -180,9 +147,44 @@ pub fn report() {
         return say(format!("connected to {name}, and nothing was computed there yet"));
     }
     match current() {
-        Ok(device) => say(traffic(&name, &device)),
+        Ok(device) => say(traffic(&name, &device) + &held(&name)),
         Err(error) => fail(&error.to_string()),
     }
+}
+
+/// Ends the device process of the connected device, and frees what this notebook has there. `%device close` runs it.
+#[doc(hidden)]
+pub fn close() {
+    match closed() {
+        Ok(text) => say(text),
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+fn closed() -> Result<String, BoxError> {
+    let name = name();
+    let Some(route) = route()? else {
+        return Err(format!("{name} has no device process; %tpu_connect opens one").into());
+    };
+    let Some(report) = runtime::report(&route)? else { return Ok(format!("nothing of {name} is open")) };
+    let others: Vec<String> = report.clients.into_iter().map(|client| client.name).collect();
+    let others: Vec<String> = others.into_iter().filter(|other| *other != route.client && !other.is_empty()).collect();
+    if !others.is_empty() {
+        return Err(format!("{name} is also used by {}; stop these first", others.join(", ")).into());
+    }
+    runtime::close(&route)?;
+    Ok(format!("closed {name}; the values that were there are gone, and the next use opens it again"))
+}
+
+/// How this process reaches the device process of the connected device; none if there is none.
+fn route() -> Result<Option<Route>, BoxError> {
+    DeviceName::parse(&name()).map_or(Ok(None), |name| ferrotune_trial::route_to(&name))
+}
+
+/// What the device process holds, and for whom.
+fn held(name: &str) -> String {
+    let report = route().ok().flatten().and_then(|route| runtime::report(&route).ok().flatten());
+    report.map_or_else(String::new, |report| format!("\nthe device process {} of {name} {report}", report.process))
 }
 
 fn traffic(name: &str, device: &candle_core::Device) -> String {
@@ -202,19 +204,11 @@ pub fn list() {
     say(report.devices_text());
 }
 
-/// Computes on the connected device and compares the results with candle's on the CPU. For the first device of a PJRT
-/// plugin, such as a TPU, that this process has not opened, a separate process computes. `%tpu_connect --selftest` runs it.
+/// Computes on the connected device and compares the results with candle's on the CPU. `%tpu_connect --selftest` runs it.
 #[doc(hidden)]
 pub fn self_test() {
-    if let Err(lost) = fork::check() {
-        return fail(&lost.to_string());
-    }
-    // The separate process computes on the plugin's first device.
     let is_first = DeviceName::parse(&name()).is_some_and(|name| name.number() == 0);
-    let tested = match find_plugin(&Machine::this(), &name()) {
-        Ok(plugin) if is_first && !ferrotune_trial::is_open(&plugin) => test_plugin(&plugin),
-        _ => test_candle(),
-    };
+    let tested = if is_first { test_plugin() } else { test_candle() };
     match tested {
         Ok(test) if test.passes() => say(test.to_string()),
         Ok(test) => {
@@ -225,8 +219,10 @@ pub fn self_test() {
     }
 }
 
-fn test_plugin(plugin: &Path) -> Result<SelfTest, BoxError> {
-    let mut test = with_probe(WORK_DEADLINE, |probe| probe.self_test(plugin))?;
+fn test_plugin() -> Result<SelfTest, BoxError> {
+    let client = client_of(&name())?;
+    let opened = client.opened().cloned().ok_or("the plugin was not opened by the device process")?;
+    let mut test = selftest::run_plugin(&client, &opened)?;
     test.compare_with_candle(&candle_losses()?);
     Ok(test)
 }

@@ -24,7 +24,6 @@ pub(super) enum Task {
     Identify,
     Open,
     Check { topology: String, module: Module },
-    SelfTest,
 }
 
 impl Task {

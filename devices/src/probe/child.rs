@@ -1,10 +1,10 @@
 //! The child process, which serves one request and answers with one line of JSON. The child may crash.
 
 use super::answers::{Answer, Module, Request, Task};
+use crate::check;
 use crate::finding::one_line;
 use crate::opened::{Identity, OpenDevice, Opened};
 use crate::pjrt::{Client, Plugin};
-use crate::{check, selftest};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::error::Error;
@@ -54,11 +54,6 @@ fn answer(request: &Request) -> Result<Value, Box<dyn Error>> {
                 Module::Text(text) => text.as_bytes(),
             };
             serde_json::to_value(check::compile(plugin, topology, module)?)?
-        }
-        Task::SelfTest => {
-            let client = plugin.client(&[])?;
-            let opened = describe(plugin, &client)?;
-            serde_json::to_value(selftest::run_plugin(&client, &opened)?)?
         }
     })
 }

@@ -3,7 +3,9 @@
 
 use crate::opened::Opened;
 use crate::pjrt::{CompileOptions, Description, DeviceMemory, Element, MemoryUse, OutputShape, PjrtError};
+use ferrotune_machine::format::precise_bytes;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The version of these messages. A client and a device process with different versions refuse each other.
 pub(crate) const VERSION: u32 = 1;
@@ -153,6 +155,23 @@ pub struct ProcessReport {
     pub clients: Vec<ClientReport>,
     /// The number of states of notebooks whose buffers are kept, and the bytes that only they keep.
     pub kept: (usize, u64),
+}
+
+impl fmt::Display for ProcessReport {
+    /// Writes a text such as `holds 1.2 GiB: notebook 4711 1 GiB (1.1 GiB at most); 2 earlier states of notebooks 200 MiB more`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let clients = self.clients.iter().filter(|client| !client.name.is_empty()).map(|client| {
+            let ClientReport { name, bytes, peak_bytes } = client;
+            format!("{name} {} ({} at most)", precise_bytes(*bytes), precise_bytes(*peak_bytes))
+        });
+        let clients = clients.collect::<Vec<_>>().join(", ");
+        write!(f, "holds {}: {clients}", precise_bytes(self.held_bytes))?;
+        match self.kept {
+            (0, _) => Ok(()),
+            (1, bytes) => write!(f, "; an earlier state of a notebook {} more", precise_bytes(bytes)),
+            (count, bytes) => write!(f, "; {count} earlier states of notebooks {} more", precise_bytes(bytes)),
+        }
+    }
 }
 
 /// What a client of the device process holds.

@@ -60,7 +60,7 @@ struct Current {
 /// All clients of this process.
 static CLIENTS: Mutex<Vec<Weak<Far>>> = Mutex::new(Vec::new());
 
-/// Whether values of this process were lost, with a run that was refused or with a device process.
+/// Whether a value was not made, so that a run may have taken variables and not put them back.
 static HAS_LOST: AtomicBool = AtomicBool::new(false);
 
 static INTERRUPTED: OnceLock<fn() -> bool> = OnceLock::new();
@@ -74,7 +74,8 @@ pub(super) fn interrupted() -> bool {
     INTERRUPTED.get().is_some_and(|is_interrupted| is_interrupted())
 }
 
-/// Whether values on a device were lost since the last call: a device process has ended, or has refused a run that had taken variables.
+/// Whether a value on a device was not made since the last call. The run that should have made it may have taken variables, whose values
+/// are then lost in this process, and not in the last generation.
 pub fn has_lost_values() -> bool {
     HAS_LOST.swap(false, Ordering::Relaxed)
 }
@@ -182,7 +183,6 @@ impl Far {
     }
 
     pub(super) fn lost(&self) -> PjrtError {
-        HAS_LOST.store(true, Ordering::Relaxed);
         PjrtError::Lost { device: self.route.device.clone(), reason: start::ending(&self.route) }
     }
 

@@ -218,7 +218,9 @@ pub fn close(route: &Route) -> io::Result<bool> {
 }
 
 fn asked(route: &Route, question: Question) -> io::Result<Option<Answer>> {
-    let Some(Started { socket, .. }) = join(route, None) else { return Ok(None) };
+    // Who only asks has no name, and is in no report.
+    let route = Route { client: String::new(), ..route.clone() };
+    let Some(Started { socket, .. }) = join(&route, None) else { return Ok(None) };
     let mut packet = Outgoing::default();
     packet.push(&Request::Ask { ticket: 0, question })?;
     packet.send(&socket, &interrupted)?;

@@ -2,7 +2,8 @@
 
 use super::mlp::{self, Array};
 use super::{Compute, Computed, Network, SIDE, STEPS};
-use crate::pjrt::{Client, CompileOptions, Device, Literal, LoadedExecutable, PjrtError};
+use crate::pjrt::{CompileOptions, Literal, PjrtError};
+use crate::runtime::{Client, Device, LoadedExecutable};
 use std::time::Instant;
 
 /// The number of runs of the matrix product; the fastest run is reported.

@@ -29,14 +29,18 @@ const REPORT: MagicOption = MagicOption::flag("--report", "show what was compile
 
 pub(super) const DEVICE: Magic = Magic {
     forms: &["%device"],
-    usage: "%device {options}",
-    summary: "show the device in use",
+    usage: "%device [close] {options}",
+    summary: "show the device in use, or close it",
     help: "The device that cells and trials compute on. %tpu_connect chooses it. With --report: how many programs a\n\
-           plugin's device has compiled since it was opened, and which arrays were copied to the host. Each such copy\n\
-           waits until all that it needs is computed.\n\
+           plugin's device has compiled since it was opened, which arrays were copied to the host, and who holds how\n\
+           much of its memory. Each such copy waits until all that it needs is computed.\n\
+           \n\
+           The plugin of a device runs in a process of its own, which also has the tensors there. With close, it ends\n\
+           at once and frees the device, and the notebook goes on: the values that were there are gone, and the next\n\
+           use opens the device again. It is an error while another notebook or a search uses the device.\n\
            \n\
            Example\n  %device --report",
-    arguments: &[],
+    arguments: &[Argument::new("close", Values::Words(&["close"]))],
     options: &[REPORT],
     runs_line: false,
     build: device,
@@ -107,7 +111,12 @@ pub(super) const TPU_CONNECT: Magic = Magic {
 
 fn device(invocation: &Invocation<'_>) -> Result<Action, MagicError> {
     let arguments = Arguments::read(invocation)?;
-    Ok(if arguments.has(&REPORT) { Action::DeviceReport } else { Action::Device })
+    Ok(match arguments.first(text)?.as_deref() {
+        Some("close") => Action::DeviceClose,
+        Some(other) => return Err(invocation.bad_value("close", other, "%device takes `close`, --report, or nothing")),
+        None if arguments.has(&REPORT) => Action::DeviceReport,
+        None => Action::Device,
+    })
 }
 
 fn devices(invocation: &Invocation<'_>) -> Result<Action, MagicError> {

@@ -8,7 +8,7 @@ use crate::place::{innermost_in_notebook, place_in_backtrace};
 use candle_core::random::{Draws, with_draws};
 use candle_core::{Device, anomaly};
 use ferrotune_devices::pjrt::Plugin;
-use ferrotune_devices::runtime::Client;
+use ferrotune_devices::runtime::{Client, Route};
 use ferrotune_devices::{Cluster, DeviceName, Machine, fork, open_jointly};
 use ferrotune_space::wire::{BUDGET_VARIABLE, PluginCopy};
 use ferrotune_state::{BoxError, given_seed};
@@ -16,15 +16,45 @@ use ferrotune_xla::{Options, identity};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub(crate) use ferrotune_xla::{shortage_of, write_first_program, writes_first_program, zeros_like};
 
+/// The program of the device process, and the name of this process among its clients; none where this process opens plugins itself.
+static PROCESS: OnceLock<(PathBuf, String)> = OnceLock::new();
+
+/// From now on plugins are opened by the device process, a subcommand of `program`, and not by this process. `client` is the name of this
+/// process there. Only the first call has an effect.
+pub fn use_device_process(program: &Path, client: String) {
+    PROCESS.get_or_init(|| (program.to_owned(), client));
+}
+
+/// How this process reaches the device process of a plugin; none where it opens plugins itself.
+///
+/// # Errors
+/// If the plugin is not on this machine.
+pub fn route_to(device: &DeviceName) -> Result<Option<Route>, BoxError> {
+    let Some((program, client)) = PROCESS.get() else { return Ok(None) };
+    Ok(Some(route(device, library_of(device)?, program, client)))
+}
+
+fn route(device: &DeviceName, plugin: PathBuf, program: &Path, client: &str) -> Route {
+    Route { device: device.first().to_string(), plugin, program: program.to_owned(), client: client.to_owned() }
+}
+
+/// The client of a device's plugin. Opens the plugin if this process has not opened it yet.
+///
+/// # Errors
+/// If the plugin is not on this machine, or does not open.
+pub fn client_of(device: &DeviceName) -> Result<Client, BoxError> {
+    Ok(opened(&mut open_plugins(), device, None)?.client.clone())
+}
+
 /// The plugins that this process has opened, by the paths of their libraries.
-static OPEN: Mutex<BTreeMap<PathBuf, Opened>> = Mutex::new(BTreeMap::new());
+static OPEN: Mutex<BTreeMap<PathBuf, OpenPlugin>> = Mutex::new(BTreeMap::new());
 
 /// An open plugin. A plugin opens its devices once in a process; candle may have several devices on them.
-struct Opened {
+struct OpenPlugin {
     client: Client,
     /// Devices by the number of their first core, the number of this process' cores in each, and their reach.
     devices: BTreeMap<(usize, usize, Reach), Device>,
@@ -44,11 +74,11 @@ pub fn is_open(plugin: &Path) -> bool {
 
 /// The number of cores that a plugin has for this process, from the named device on. Opens the plugin.
 pub(crate) fn count_cores(device: &DeviceName) -> Result<usize, BoxError> {
-    let cores = opened(&mut open_plugins(), library_of(device)?, None)?.client.devices()?.len();
+    let cores = opened(&mut open_plugins(), device, None)?.client.devices()?.len();
     Ok(cores.saturating_sub(device.number()))
 }
 
-fn open_plugins() -> MutexGuard<'static, BTreeMap<PathBuf, Opened>> {
+fn open_plugins() -> MutexGuard<'static, BTreeMap<PathBuf, OpenPlugin>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -123,10 +153,9 @@ fn real(plugin: &Path) -> PathBuf {
 /// A device of `cores` cores of a plugin, from the named one on, with those of the other processes of a cluster. Opens the device if needed.
 pub(crate) fn open(device: &DeviceName, cores: usize, cluster: Option<&Cluster>) -> Result<Device, BoxError> {
     let name = device.to_string();
-    let plugin = library_of(device)?;
-    let identity = identity_of(device, &plugin)?;
+    let identity = identity_of(device, &library_of(device)?)?;
     let mut plugins = open_plugins();
-    let open = opened(&mut plugins, plugin, cluster)?;
+    let open = opened(&mut plugins, device, cluster)?;
     if cluster.is_some_and(|cluster| open.client.store().is_none_or(|store| store.cluster() != cluster)) {
         return Err(TrialError::OpenAlone { device: name, cores }.into());
     }
@@ -154,23 +183,26 @@ pub(crate) fn open(device: &DeviceName, cores: usize, cluster: Option<&Cluster>)
 
 /// The open plugin. Opens it if needed, together with the other processes of a cluster, if there is a cluster.
 fn opened<'a>(
-    plugins: &'a mut BTreeMap<PathBuf, Opened>,
-    plugin: PathBuf,
+    plugins: &'a mut BTreeMap<PathBuf, OpenPlugin>,
+    device: &DeviceName,
     cluster: Option<&Cluster>,
-) -> Result<&'a mut Opened, BoxError> {
-    match plugins.entry(plugin) {
+) -> Result<&'a mut OpenPlugin, BoxError> {
+    match plugins.entry(library_of(device)?) {
         Entry::Occupied(open) => Ok(open.into_mut()),
         Entry::Vacant(place) => {
             let client = match cluster {
                 Some(cluster) => open_jointly(place.key(), cluster)?.into(),
-                None => open_alone(place.key())?,
+                None => open_alone(device, place.key())?,
             };
-            Ok(place.insert(Opened { client, devices: BTreeMap::new() }))
+            Ok(place.insert(OpenPlugin { client, devices: BTreeMap::new() }))
         }
     }
 }
 
-fn open_alone(plugin: &Path) -> Result<Client, BoxError> {
+fn open_alone(device: &DeviceName, plugin: &Path) -> Result<Client, BoxError> {
+    if let Some((program, client)) = PROCESS.get() {
+        return Ok(Client::far(route(device, plugin.to_owned(), program, client))?);
+    }
     let loaded = Plugin::load(plugin)?;
     // Recorded also if no client opens, because the plugin may have started threads.
     fork::opened();

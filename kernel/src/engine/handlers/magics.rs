@@ -24,6 +24,7 @@ impl Engine {
             Action::TpuConnect(request) => self.run_generated(&devices::connect(&request)),
             Action::TpuCheck(request) => self.tpu_check(&request),
             Action::Device => self.run_generated("ferrotune::device::describe();"),
+            Action::DeviceClose => self.run_generated("ferrotune::device::close();"),
             Action::DeviceReport => self.run_generated("ferrotune::device::report();"),
             Action::Devices => self.run_generated("ferrotune::device::list();"),
             Action::Tune(tune) => self.tune(cell, &tune),
