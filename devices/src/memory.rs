@@ -1,50 +1,62 @@
-//! Memory files that are mapped into this process.
+//! Bytes of arrays: in this process, or in memory files that several processes map.
 #![expect(unsafe_code, reason = "maps files; a sealed memory file is neither changed nor cut by anybody")]
 
-use memmap2::Mmap;
+use ferrotune_machine::memory_file;
+use memmap2::{Mmap, MmapMut, MmapOptions};
 use rustix::fs::{SealFlags, fcntl_get_seals};
+use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
-use std::ops::Deref;
+use std::io::{self, Write as _};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+
+/// The name of the memory files, which `/proc` shows.
+const NAME: &str = "ferrotune-array";
+
+/// A memory file with these bytes, which is sealed.
+pub(crate) fn file_of(bytes: &[u8]) -> io::Result<File> {
+    let mut file = memory_file::create(OsStr::new(NAME))?;
+    file.write_all(bytes)?;
+    memory_file::seal(&file)?;
+    Ok(file)
+}
 
 /// A sealed memory file that is mapped into this process.
 #[derive(Debug)]
-pub(crate) struct Mapped(Mmap);
+pub(crate) struct Mapped {
+    file: File,
+    map: Mmap,
+}
 
 impl Mapped {
     /// Maps the whole file.
     ///
     /// # Errors
     /// The errors of [`Mapped::new`].
-    pub(crate) fn whole(file: &File) -> io::Result<Mapped> {
+    pub(crate) fn whole(file: File) -> io::Result<Mapped> {
         let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
         Mapped::new(file, length)
     }
 
-    /// Maps the first `length` bytes of the file.
+    /// Maps the first `length` bytes of the file. They are read at once, all together.
     ///
     /// # Errors
     /// If the file is shorter, or its maker could still change or cut it, which would end this process with SIGBUS; and the
     /// system's errors.
-    pub(crate) fn new(file: &File, length: usize) -> io::Result<Mapped> {
-        let seals = fcntl_get_seals(file)?;
+    pub(crate) fn new(file: File, length: usize) -> io::Result<Mapped> {
+        let seals = fcntl_get_seals(&file)?;
         let is_sealed = seals.contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             && seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE);
         if !is_sealed || file.metadata()?.len() < length as u64 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a memory file is too short, or not sealed"));
         }
         // SAFETY: the seals keep the file's length, and nobody writes to it.
-        let map = unsafe { memmap2::MmapOptions::new().len(length).map(file) }?;
-        Ok(Mapped(map))
+        let map = unsafe { MmapOptions::new().len(length).populate().map(&file) }?;
+        Ok(Mapped { file, map })
     }
-}
 
-impl Deref for Mapped {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.0
+    pub(crate) fn file(&self) -> &File {
+        &self.file
     }
 }
 
@@ -61,7 +73,7 @@ impl Deref for Bytes {
     fn deref(&self) -> &[u8] {
         match self {
             Bytes::Own(bytes) => bytes,
-            Bytes::Mapped(mapped) => mapped,
+            Bytes::Mapped(mapped) => &mapped.map,
         }
     }
 }
@@ -69,5 +81,66 @@ impl Deref for Bytes {
 impl PartialEq for Bytes {
     fn eq(&self, other: &Bytes) -> bool {
         **self == **other
+    }
+}
+
+/// Room for bytes that a device writes.
+#[derive(Debug)]
+pub(crate) enum Room {
+    Own(Vec<u8>),
+    Mapped(File, MmapMut),
+}
+
+impl Room {
+    /// Room in this process.
+    pub(crate) fn own(length: usize) -> Room {
+        Room::Own(vec![0; length])
+    }
+
+    /// Room in a memory file.
+    ///
+    /// # Errors
+    /// The system's errors, such as a lack of memory.
+    pub(crate) fn in_file(length: usize) -> io::Result<Room> {
+        let file = memory_file::create(OsStr::new(NAME))?;
+        file.set_len(length as u64)?;
+        // SAFETY: no other process has the file yet, so its length and its content are this process' own.
+        let map = unsafe { MmapMut::map_mut(&file) }?;
+        Ok(Room::Mapped(file, map))
+    }
+
+    /// The bytes, which are not written any more.
+    ///
+    /// # Errors
+    /// The system's errors.
+    pub(crate) fn filled(self) -> io::Result<Bytes> {
+        match self {
+            Room::Own(bytes) => Ok(Bytes::Own(bytes)),
+            Room::Mapped(file, map) => {
+                drop(map);
+                memory_file::seal(&file)?;
+                Mapped::whole(file).map(Arc::new).map(Bytes::Mapped)
+            }
+        }
+    }
+}
+
+impl Deref for Room {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Room::Own(bytes) => bytes,
+            Room::Mapped(_, map) => map,
+        }
+    }
+}
+
+impl DerefMut for Room {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Room::Own(bytes) => bytes,
+            Room::Mapped(_, map) => map,
+        }
     }
 }

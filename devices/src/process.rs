@@ -14,7 +14,7 @@ pub(crate) mod socket;
 mod waiting;
 
 pub(crate) use ending::LINGER_VARIABLE;
-pub use protocol::{ClientReport, ProcessReport};
+pub use protocol::{ClientReport, MemoryClaim, ProcessReport};
 
 use crate::finding::one_line;
 use crate::opened::Opened;
@@ -171,7 +171,7 @@ impl Server {
     /// Greets a client, and serves it until it leaves.
     fn greet(self: &Arc<Server>, socket: OwnedFd) -> io::Result<()> {
         if socket_peercred(&socket)?.uid != rustix::process::geteuid() {
-            let reason = "the device process belongs to another user".to_owned();
+            let reason = "its device process belongs to another user".to_owned();
             return socket::send_json(&socket, &Welcome::Refused { reason });
         }
         let Some(hello) = socket::receive_json::<Hello>(&socket)? else { return Ok(()) };
@@ -190,7 +190,8 @@ impl Server {
             has_resumed: resumed.is_some(),
         };
         socket::send_json(&socket, &welcome)?;
-        let session = Session::new(hello.name, socket, resumed.unwrap_or_default());
+        let budget = self.budget_of(hello.memory);
+        let session = Session::new((hello.name, budget), socket, resumed.unwrap_or_default());
         self.sessions().push(Arc::downgrade(&session));
         let served = session.serve(self);
         // Threads that wait for the device may have the session longer.
@@ -199,6 +200,21 @@ impl Server {
         self.sessions()
             .retain(|known| known.strong_count() > 0 && !std::ptr::eq(known.as_ptr(), Arc::as_ptr(&session)));
         served
+    }
+
+    /// The bytes that a client with this claim may use; none for no limit but the device's.
+    fn budget_of(&self, claim: MemoryClaim) -> Option<u64> {
+        match claim {
+            MemoryClaim::Free => None,
+            MemoryClaim::Bytes(bytes) => Some(bytes),
+            MemoryClaim::Part(parts) => {
+                let sessions: Vec<Arc<Session>> = self.sessions().iter().filter_map(Weak::upgrade).collect();
+                let with_claims = sessions.iter().filter(|session| session.budget.is_some());
+                let theirs: u64 = with_claims.map(|session| session.report().bytes).sum();
+                let free = self.limit.free(self.held.load(Ordering::Relaxed))?;
+                Some((free + theirs) / parts.max(1))
+            }
+        }
     }
 
     fn sessions(&self) -> MutexGuard<'_, Vec<Weak<Session>>> {
@@ -275,6 +291,7 @@ impl Server {
         ProcessReport {
             process: std::process::id(),
             held_bytes,
+            free_bytes: self.limit.free(held_bytes),
             clients: sessions.iter().map(|session| session.report()).collect(),
             kept: (self.generations().len(), held_bytes.saturating_sub(of_clients)),
         }

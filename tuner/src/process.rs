@@ -29,6 +29,7 @@ pub use budget::{Budget, Shortage};
 pub use cgroup::TrialCgroups;
 pub use end::Exit;
 pub use exclusive::ExclusiveDevice;
+pub use ferrotune_space::wire::TRIAL_VARIABLE;
 pub use handover::Settled;
 pub(crate) use launch::check_that_it_loads;
 pub use launch::{Entry, Launch, Library, go_first};
@@ -58,10 +59,6 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::Instant;
-
-/// The environment variable that carries `STUDY/TRIAL/SUPERVISOR` into a worker and into the processes that the worker
-/// starts. For a resident worker, the trial is its first one. The supervisor is written as an [`Identity`].
-pub const TRIAL_VARIABLE: &str = "FERROTUNE_TRIAL";
 
 /// The path that opens the running program, even after the program's file has been replaced.
 pub const OWN_PROGRAM: &str = "/proc/self/exe";

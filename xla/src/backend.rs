@@ -284,7 +284,7 @@ impl external::Backend for Backend {
     }
 
     fn upload(&self, values: CpuStorage) -> Result<external::Value> {
-        let literal = literal_of(&values)?;
+        let literal = literal_of(&self.client, &values)?;
         let element = literal.element();
         let node = match (literal.dims(), number_of(&values)) {
             // The number is an argument of the program, so that another number needs no other program.

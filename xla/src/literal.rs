@@ -4,11 +4,12 @@ use crate::element::element_of;
 use candle_core::backend::BackendStorage as _;
 use candle_core::{CpuStorage, DType, Error, Result, bail};
 use ferrotune_devices::pjrt::Literal;
+use ferrotune_devices::runtime::Client;
 
-/// candle's array as a literal of PJRT, with one dimension.
-pub(crate) fn literal_of(values: &CpuStorage) -> Result<Literal> {
+/// candle's array as a literal of PJRT, with one dimension, for uploads of this client.
+pub(crate) fn literal_of(client: &Client, values: &CpuStorage) -> Result<Literal> {
     let (bytes, count) = match values {
-        CpuStorage::U8(v) => (v.clone(), v.len()),
+        CpuStorage::U8(v) => (v.as_slice(), v.len()),
         CpuStorage::U32(v) => (bytes_of(v), v.len()),
         CpuStorage::I16(v) => (bytes_of(v), v.len()),
         CpuStorage::I32(v) => (bytes_of(v), v.len()),
@@ -20,7 +21,7 @@ pub(crate) fn literal_of(values: &CpuStorage) -> Result<Literal> {
         other => bail!("{:?} has no XLA type; convert it with `to_dtype` on the CPU", other.dtype()),
     };
     let count = i64::try_from(count).map_err(Error::wrap)?;
-    Literal::new(element_of(values.dtype())?, &[count], bytes).map_err(Error::wrap)
+    client.literal(element_of(values.dtype())?, &[count], bytes).map_err(Error::wrap)
 }
 
 /// A literal of PJRT as an array on candle's CPU.
@@ -40,8 +41,8 @@ pub(crate) fn values_of(literal: &Literal, dtype: DType) -> Result<CpuStorage> {
     })
 }
 
-fn bytes_of<T: bytemuck::NoUninit>(values: &[T]) -> Vec<u8> {
-    bytemuck::cast_slice(values).to_vec()
+fn bytes_of<T: bytemuck::NoUninit>(values: &[T]) -> &[u8] {
+    bytemuck::cast_slice(values)
 }
 
 fn elements_of<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Vec<T> {

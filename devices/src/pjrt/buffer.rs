@@ -8,6 +8,8 @@ use super::error::PjrtError;
 use super::event::Event;
 use super::literal::{Element, Literal, byte_count};
 use super::object::Object;
+use crate::memory::Room;
+use std::io;
 use std::ptr::{null, null_mut};
 
 /// PJRT's host buffer semantics in which the plugin copies the array before the call returns.
@@ -133,13 +135,18 @@ impl Buffer {
     /// # Errors
     /// The errors of the plugin.
     pub fn download(&self) -> Result<Transfer, PjrtError> {
+        self.download_into(|length| Ok(Room::own(length)))
+    }
+
+    /// Starts to copy the array into room of this length in bytes.
+    pub(crate) fn download_into(&self, room: impl FnOnce(usize) -> io::Result<Room>) -> Result<Transfer, PjrtError> {
         let (element, dims) = (self.element()?, self.dims()?);
         let length = byte_count(element, &dims)
             .ok_or_else(|| PjrtError::Mismatch { what: format!("an array {dims:?} is too large for this host") })?;
+        let mut bytes = room(length).map_err(|error| no_room(&dims, &error))?;
         let mut minor_to_major: Vec<i64> = (0..).take(dims.len()).collect();
         minor_to_major.reverse();
         let layout = dense(&minor_to_major);
-        let mut bytes = vec![0; length];
         let mut arguments = Arguments::<BufferToHost>::zeroed();
         let fields = &mut arguments.fields;
         (fields.buffer, fields.layout) = (self.object.pointer, &raw const layout);
@@ -175,7 +182,11 @@ pub struct Transfer {
     event: Option<Event>,
     element: Element,
     dims: Vec<i64>,
-    bytes: Vec<u8>,
+    bytes: Room,
+}
+
+fn no_room(dims: &[i64], error: &io::Error) -> PjrtError {
+    PjrtError::Mismatch { what: format!("there is no memory for an array {dims:?}: {error}") }
 }
 
 impl Transfer {
@@ -193,7 +204,9 @@ impl Transfer {
     /// The errors of the copy, and of the computation that makes the array.
     pub fn wait(mut self) -> Result<Literal, PjrtError> {
         self.event.take().map_or(Ok(()), |event| event.wait())?;
-        Literal::new(self.element, &self.dims, std::mem::take(&mut self.bytes))
+        let bytes = std::mem::replace(&mut self.bytes, Room::own(0));
+        let bytes = bytes.filled().map_err(|error| no_room(&self.dims, &error))?;
+        Literal::of(self.element, &self.dims, bytes)
     }
 }
 

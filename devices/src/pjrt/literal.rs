@@ -1,8 +1,9 @@
 //! Arrays in the host's memory, which are copied to and from devices: dense and in row-major order.
 
 use super::error::PjrtError;
-use crate::memory::Bytes;
+use crate::memory::{Bytes, Mapped, file_of};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The type of an array's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -113,6 +114,22 @@ impl Literal {
             return Err(PjrtError::Mismatch { what });
         }
         Ok(Literal { element, dims: dims.to_vec(), bytes })
+    }
+
+    /// An array of these bytes, which are copied into a memory file: the device process then takes them without another copy.
+    ///
+    /// # Errors
+    /// If the number of bytes does not match the dimensions, and if there is no memory for them.
+    pub(crate) fn in_file(element: Element, dims: &[i64], bytes: &[u8]) -> Result<Literal, PjrtError> {
+        let mapped = file_of(bytes).and_then(Mapped::whole);
+        let mapped =
+            mapped.map_err(|error| PjrtError::Mismatch { what: format!("no memory file for an array: {error}") })?;
+        Literal::of(element, dims, Bytes::Mapped(Arc::new(mapped)))
+    }
+
+    /// The bytes and where they are.
+    pub(crate) fn place(&self) -> &Bytes {
+        &self.bytes
     }
 
     /// An array of single-precision values.

@@ -1,6 +1,7 @@
 //! Keeps what the device process holds within the memory that there is.
 
 use super::Server;
+use super::session::Session;
 use crate::pjrt::{Code, PjrtError};
 use ferrotune_machine::format::precise_bytes;
 use ferrotune_machine::memory::available_bytes;
@@ -39,7 +40,7 @@ impl Limit {
     }
 
     /// The bytes that are free where `held` bytes are in use.
-    fn free(&self, held: u64) -> Option<u64> {
+    pub(super) fn free(&self, held: u64) -> Option<u64> {
         match self {
             Limit::OfDevice(bytes) => Some(bytes.saturating_sub(held)),
             Limit::OfMachine { since, available, read_ms } => {
@@ -63,11 +64,27 @@ impl Limit {
     }
 }
 
-/// Makes sure that so many bytes are free. Where they are not, the oldest generations are dropped.
+/// Makes sure that a client may use so many bytes more, and that they are free. Where they are not, the oldest generations are dropped.
 ///
 /// # Errors
-/// If the bytes are not free, and no generation is left.
-pub(super) fn make_room(server: &Server, bytes: u64) -> Result<(), PjrtError> {
+/// If the client's budget does not suffice, or if the bytes are not free and no generation is left.
+pub(super) fn make_room(server: &Server, session: &Session, bytes: u64) -> Result<(), PjrtError> {
+    if let Some(budget) = session.budget {
+        let own = session.report().bytes;
+        if own.saturating_add(bytes) > budget {
+            return Err(exhausted(
+                server,
+                format!(
+                    "{} more are needed beside {} in use, and {} may use {} of the device's memory; make the model or the batch smaller, or \
+                 let fewer trials run side by side",
+                    precise_bytes(bytes),
+                    precise_bytes(own),
+                    session.name,
+                    precise_bytes(budget),
+                ),
+            ));
+        }
+    }
     // A small array does not decide whether memory suffices.
     const SMALL: u64 = 1 << 20;
     if bytes < SMALL {
@@ -86,15 +103,18 @@ pub(super) fn make_room(server: &Server, bytes: u64) -> Result<(), PjrtError> {
         if server.limit.free(held).is_none_or(|free| bytes <= free) {
             return Ok(());
         }
-        return Err(PjrtError::Refused {
-            function: server.name.clone(),
-            code: Code::RESOURCE_EXHAUSTED,
-            message: format!(
+        return Err(exhausted(
+            server,
+            format!(
                 "{} are needed, {} are free, and the tensors there have {}; make tensors or batches smaller, or drop some",
                 precise_bytes(bytes),
                 precise_bytes(free),
                 precise_bytes(held),
             ),
-        });
+        ));
     }
+}
+
+fn exhausted(server: &Server, message: String) -> PjrtError {
+    PjrtError::Refused { function: server.name.clone(), code: Code::RESOURCE_EXHAUSTED, message }
 }

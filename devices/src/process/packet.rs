@@ -4,8 +4,7 @@
 //! bytes. What is longer than a socket takes is in a memory file.
 
 use super::protocol::Payload;
-use crate::memory::{Bytes, Mapped};
-use ferrotune_machine::memory_file;
+use crate::memory::{Bytes, Mapped, file_of};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -15,9 +14,8 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::VecDeque;
-use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut, Write as _};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -27,16 +25,13 @@ use std::time::Duration;
 const MOST_BYTES: usize = 64 << 10;
 
 /// The greatest number of bytes that follow a message directly.
-const MOST_INLINE: usize = 8 << 10;
+pub(crate) const MOST_INLINE: usize = 8 << 10;
 
 /// The greatest number of descriptors of a packet.
 const MOST_FILES: usize = 16;
 
 /// The interval at which a wait is asked whether to end.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
-
-/// The name of the memory files, which `/proc` shows.
-const NAME: &str = "ferrotune-array";
 
 /// The first byte of a packet: whether the messages are in the packet, or in its first memory file.
 const HERE: u8 = 0;
@@ -79,21 +74,21 @@ impl Outgoing {
             self.bytes.extend_from_slice(bytes);
             return Ok(());
         }
-        let mut file = memory_file::create(OsStr::new(NAME))?;
-        file.write_all(bytes)?;
-        self.push_file(file, bytes.len(), message)
+        self.push_descriptor(&message(Payload::File(bytes.len())), file_of(bytes)?.into())
     }
 
-    /// Adds a message whose bytes are in this memory file.
-    pub(crate) fn push_file<M: Serialize>(
+    /// Adds a message with bytes, which are not copied if they are in a memory file.
+    pub(crate) fn push_bytes<M: Serialize>(
         &mut self,
-        file: File,
-        length: usize,
+        bytes: &Bytes,
         message: impl FnOnce(Payload) -> M,
     ) -> io::Result<()> {
-        memory_file::seal(&file)?;
-        self.files.push(file.into());
-        self.push(&message(Payload::File(length)))
+        match bytes {
+            Bytes::Mapped(mapped) => {
+                self.push_descriptor(&message(Payload::File(bytes.len())), mapped.file().try_clone()?.into())
+            }
+            Bytes::Own(own) => self.push_with(own, message),
+        }
     }
 
     /// Adds a message with a descriptor.
@@ -109,10 +104,7 @@ impl Outgoing {
     /// [`io::ErrorKind::Interrupted`] if `stop` has ended the wait, and the system's errors.
     pub(crate) fn send(&mut self, socket: impl AsFd, stop: &dyn Fn() -> bool) -> io::Result<()> {
         if self.bytes.len() > MOST_BYTES {
-            let mut file = memory_file::create(OsStr::new(NAME))?;
-            file.write_all(&self.bytes[1..])?;
-            memory_file::seal(&file)?;
-            self.files.insert(0, file.into());
+            self.files.insert(0, file_of(&self.bytes[1..])?.into());
             self.bytes = vec![IN_FILE];
         }
         let files: Vec<BorrowedFd<'_>> = self.files.iter().map(AsFd::as_fd).collect();
@@ -188,7 +180,7 @@ impl Incoming {
         let mut packet = Incoming { bytes: room[..received.bytes].to_vec(), at: 1, files };
         if packet.bytes[0] == IN_FILE {
             let file = packet.file()?;
-            packet.bytes = Mapped::whole(&file)?.to_vec();
+            packet.bytes = Bytes::Mapped(Arc::new(Mapped::whole(file)?)).to_vec();
             packet.at = 0;
         }
         Ok(Some(packet))
@@ -215,7 +207,7 @@ impl Incoming {
                 self.at = end;
                 Ok(Bytes::Own(bytes))
             }
-            Payload::File(length) => Ok(Bytes::Mapped(Arc::new(Mapped::new(&self.file()?, length)?))),
+            Payload::File(length) => Ok(Bytes::Mapped(Arc::new(Mapped::new(self.file()?, length)?))),
         }
     }
 

@@ -24,6 +24,20 @@ pub(crate) struct Hello {
     pub(crate) name: String,
     /// The generation whose buffers and executables the client goes on with.
     pub(crate) resume: Option<Generation>,
+    /// How much of the device's memory the client may use.
+    pub(crate) memory: MemoryClaim,
+}
+
+/// How much of a device's memory a client of the device process may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MemoryClaim {
+    /// What is free.
+    #[default]
+    Free,
+    /// So many bytes.
+    Bytes(u64),
+    /// An equal part, with so many parts, of what clients without a claim have left.
+    Part(u64),
 }
 
 /// The answer to a [`Hello`].
@@ -151,6 +165,8 @@ pub struct ProcessReport {
     pub process: u32,
     /// The bytes of all buffers.
     pub held_bytes: u64,
+    /// The bytes that are free; none if they are unknown.
+    pub free_bytes: Option<u64>,
     /// The clients.
     pub clients: Vec<ClientReport>,
     /// The number of states of notebooks whose buffers are kept, and the bytes that only they keep.
@@ -165,7 +181,11 @@ impl fmt::Display for ProcessReport {
             format!("{name} {} ({} at most)", precise_bytes(*bytes), precise_bytes(*peak_bytes))
         });
         let clients = clients.collect::<Vec<_>>().join(", ");
-        write!(f, "holds {}: {clients}", precise_bytes(self.held_bytes))?;
+        write!(f, "holds {}", precise_bytes(self.held_bytes))?;
+        if let Some(bytes) = self.free_bytes {
+            write!(f, ", and {} are free", precise_bytes(bytes))?;
+        }
+        write!(f, ": {clients}")?;
         match self.kept {
             (0, _) => Ok(()),
             (1, bytes) => write!(f, "; an earlier state of a notebook {} more", precise_bytes(bytes)),

@@ -3,10 +3,11 @@
 use super::Server;
 use super::memory;
 use super::objects::{Array, Held, Object, Objects, unknown};
-use super::packet::{Incoming, Outgoing};
+use super::packet::{Incoming, MOST_INLINE, Outgoing};
 use super::programs::Program;
 use super::protocol::{Answer, ClientReport, Id, Payload, Question, Reply, Request};
 use super::waiting::Waiting;
+use crate::memory::Room;
 use crate::pjrt::{Buffer, Device, Input, Launch, Literal, PjrtError, Refused, Transfer};
 use rustix::net::{Shutdown, shutdown};
 use std::io;
@@ -17,14 +18,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) name: String,
+    /// The bytes that this client may use; none for no limit but the device's.
+    pub(super) budget: Option<u64>,
     socket: OwnedFd,
     objects: Mutex<Objects>,
     waiting: Waiting,
 }
 
 impl Session {
-    pub(super) fn new(name: String, socket: OwnedFd, objects: Objects) -> Arc<Session> {
-        Arc::new(Session { name, socket, objects: Mutex::new(objects), waiting: Waiting::default() })
+    pub(super) fn new((name, budget): (String, Option<u64>), socket: OwnedFd, objects: Objects) -> Arc<Session> {
+        Arc::new(Session { name, budget, socket, objects: Mutex::new(objects), waiting: Waiting::default() })
     }
 
     pub(super) fn objects(&self) -> MutexGuard<'_, Objects> {
@@ -61,7 +64,7 @@ impl Session {
                 let bytes = packet.payload(bytes)?;
                 let literal = Literal::of(element, &dims, bytes);
                 let made = literal.and_then(|literal| {
-                    memory::make_room(server, literal.bytes().len() as u64)?;
+                    memory::make_room(server, self, literal.bytes().len() as u64)?;
                     server.client.upload(&literal, device_at(server, device)?)
                 });
                 self.put_buffer(server, buffer, made);
@@ -132,7 +135,7 @@ impl Session {
             return Err(PjrtError::Mismatch { what });
         }
         let donated: u64 = rows.iter().flatten().filter_map(|given| given.own.as_ref()).map(|own| own.held.bytes).sum();
-        memory::make_room(server, needed_bytes(&program, inputs.len()).saturating_sub(donated))?;
+        memory::make_room(server, self, needed_bytes(&program, inputs.len()).saturating_sub(donated))?;
         let launch = {
             let inputs =
                 rows.iter_mut().map(|row| row.iter_mut().map(Given::input).collect()).collect::<Result<_, _>>()?;
@@ -248,13 +251,16 @@ impl Session {
 
     fn download(self: &Arc<Session>, ticket: u64, id: Id) {
         let array = self.objects().array(id).cloned();
-        let transfer = array.and_then(|array| array.buffer.download());
+        let room = |length| if length > MOST_INLINE { Room::in_file(length) } else { Ok(Room::own(length)) };
+        let transfer = array.and_then(|array| array.buffer.download_into(room));
         let is_over = transfer.as_ref().map_or(Ok(true), Transfer::is_ready).unwrap_or(true);
         let session = self.clone();
         let reply = move || match transfer.and_then(Transfer::wait) {
             Ok(literal) => {
                 let (element, dims) = (literal.element(), literal.dims().to_vec());
-                session.reply_with(ticket, literal.bytes(), |bytes| Answer::Array { element, dims, bytes });
+                let answer = |bytes| Reply { ticket, answer: Ok(Answer::Array { element, dims, bytes }) };
+                let mut packet = Outgoing::default();
+                session.send(packet.push_bytes(literal.place(), answer).map(|()| packet));
             }
             Err(error) => session.reply(ticket, Err(error)),
         };

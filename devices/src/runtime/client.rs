@@ -4,7 +4,8 @@ use super::far::{Far, Route};
 use super::{Buffer, LoadedExecutable};
 use crate::Store;
 use crate::opened::Opened;
-use crate::pjrt::{self, CompileOptions, Description, DeviceMemory, Literal, PjrtError};
+use crate::pjrt::{self, CompileOptions, Description, DeviceMemory, Element, Literal, PjrtError};
+use crate::process::packet::MOST_INLINE;
 use crate::process::protocol::{Answer, Question};
 use std::sync::Arc;
 
@@ -53,6 +54,21 @@ impl Client {
     /// If the process cannot be started, or the plugin does not open.
     pub fn far(route: Route) -> Result<Client, PjrtError> {
         Far::open(route).map(|far| Client(Form::Far(far)))
+    }
+
+    /// The client of the device process of this route; none if it does not run.
+    pub fn join(route: Route) -> Option<Client> {
+        Far::join(route).map(|far| Client(Form::Far(far)))
+    }
+
+    /// The greatest number of bytes that this client has had on its devices; none where this process has opened the plugin itself.
+    ///
+    /// # Errors
+    /// If the device process does not answer.
+    pub fn peak_bytes(&self) -> Result<Option<u64>, PjrtError> {
+        let Form::Far(far) = &self.0 else { return Ok(None) };
+        let own = far.report()?.clients.into_iter().filter(|client| client.name == far.name());
+        Ok(own.map(|client| client.peak_bytes).max())
     }
 
     /// The plugin and its devices, if the device process has opened them.
@@ -123,6 +139,17 @@ impl Client {
         match &self.0 {
             Form::Here(client) => wrap(client.all_devices()?),
             Form::Far(_) => self.devices(),
+        }
+    }
+
+    /// An array of these bytes, in the machine's byte order, in the memory from which this client uploads it best.
+    ///
+    /// # Errors
+    /// If the number of bytes does not match the dimensions, and if there is no memory for them.
+    pub fn literal(&self, element: Element, dims: &[i64], bytes: &[u8]) -> Result<Literal, PjrtError> {
+        match &self.0 {
+            Form::Far(_) if bytes.len() > MOST_INLINE => Literal::in_file(element, dims, bytes),
+            _ => Literal::new(element, dims, bytes.to_vec()),
         }
     }
 

@@ -6,11 +6,12 @@
 use super::buffer::{Buffer, Form as BufferForm};
 use super::executable::LoadedExecutable;
 use super::link::{Arrived, Broken, Held, Link};
-use super::start;
+use super::start::{self, Started};
 use crate::opened::Opened;
 use crate::pjrt::{CompileOptions, Description, Literal, PjrtError};
 use crate::process::packet::{Incoming, Outgoing};
 use crate::process::protocol::{Answer, Generation, Id, Payload, Question, Request};
+use crate::process::{MemoryClaim, ProcessReport};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,10 +27,12 @@ pub struct Route {
     pub device: String,
     /// The plugin's library.
     pub plugin: PathBuf,
-    /// The program whose subcommand `device` is [`crate::process::main`].
-    pub program: PathBuf,
+    /// The program whose subcommand `device` is [`crate::process::main`]; none for a client that starts no process.
+    pub program: Option<PathBuf>,
     /// The name of this client in reports, such as `notebook 4711`.
     pub client: String,
+    /// How much of the device's memory this client may use.
+    pub memory: MemoryClaim,
 }
 
 /// What a device process says of its devices.
@@ -137,11 +140,20 @@ fn new_generation() -> Generation {
 impl Far {
     pub(super) fn open(route: Route) -> Result<Arc<Far>, PjrtError> {
         let started = start::connect(&route, None)?;
+        Ok(Far::new(route, started))
+    }
+
+    /// The client of a device process that runs; none if none runs.
+    pub(super) fn join(route: Route) -> Option<Arc<Far>> {
+        start::join(&route, None).map(|started| Far::new(route, started))
+    }
+
+    fn new(route: Route, started: Started) -> Arc<Far> {
         let (link, facts) = (Arc::new(Link::new(started.socket)), started.facts);
         let current = Mutex::new(Current { link, epoch: 0 });
         let far = Arc::new(Far { route, facts, current, next_id: AtomicU64::new(1) });
         CLIENTS.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&far));
-        Ok(far)
+        far
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
@@ -236,7 +248,7 @@ impl Far {
             let handle = self.handle(epoch);
             let (element, dims) = (literal.element(), literal.dims());
             let request = |bytes| Request::Upload { buffer: handle.id, device, element, dims: dims.to_vec(), bytes };
-            link.post(|packet| packet.push_with(literal.bytes(), request))?;
+            link.post(|packet| packet.push_bytes(literal.place(), request))?;
             Ok(Buffer(BufferForm::Far(handle)))
         })
     }
@@ -268,6 +280,19 @@ impl Far {
             Answer::Compiled(facts) => Ok(LoadedExecutable::far(handle, facts)),
             other => Err(self.odd(&other)),
         }
+    }
+
+    /// What the device process holds, and for whom.
+    pub(super) fn report(&self) -> Result<ProcessReport, PjrtError> {
+        match self.ask(Question::Report)? {
+            Answer::Report(report) => Ok(report),
+            other => Err(self.odd(&other)),
+        }
+    }
+
+    /// The name of this client in reports.
+    pub(super) fn name(&self) -> &str {
+        &self.route.client
     }
 
     /// Asks a question that is about no value.

@@ -80,7 +80,7 @@ fn greet(route: &Route, socket: OwnedFd, resume: Option<Generation>) -> io::Resu
     if socket_peercred(&socket)?.uid != rustix::process::geteuid() {
         return Ok(Err("another user listens at the socket of its device process".to_owned()));
     }
-    send_json(&socket, &Hello { version: VERSION, name: route.client.clone(), resume })?;
+    send_json(&socket, &Hello { version: VERSION, name: route.client.clone(), resume, memory: route.memory })?;
     Ok(match receive_json::<Welcome>(&socket)? {
         Some(Welcome::Ready { opened, version, descriptions, has_resumed }) => {
             Ok(Started { socket, facts: Facts { opened, version, descriptions }, has_resumed })
@@ -106,7 +106,8 @@ struct Starting {
 impl Starting {
     /// Starts the process, which has the lock until its socket is there.
     fn new(route: &Route, path: &Path, place: &Place, lock: Lock) -> io::Result<Starting> {
-        let mut command = Command::new(&route.program);
+        let program = route.program.as_deref().ok_or_else(|| io::Error::other("it does not run"))?;
+        let mut command = Command::new(program);
         command.arg("device").arg(&route.device).arg(real(&route.plugin)).arg(path);
         let own = std::env::vars_os().map(|(name, _)| name).filter(|name| name.as_bytes().starts_with(b"FERROTUNE_"));
         for name in own.filter(|name| name != LINGER_VARIABLE) {
@@ -120,7 +121,7 @@ impl Starting {
         line.read_line(&mut number)?;
         child.wait()?;
         let pid = number.trim().parse().ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| io::Error::other(format!("{} gave no process", route.program.display())))?;
+        let pid = pid.ok_or_else(|| io::Error::other(format!("{} gave no process", program.display())))?;
         Ok(Starting { process: pidfd_open(pid, PidfdFlags::empty())?, line })
     }
 

@@ -130,7 +130,7 @@ const OVERWRITE: MagicOption = MagicOption::flag("--overwrite", "delete an earli
 const NEEDS: [(&str, MagicOption); 5] =
     [("--publish", STORAGE), ("--on", STORAGE), ("--workers", ON), ("--cpus", ON), ("--gpus", ON)];
 
-const ROWS: [Row; 39] = [
+const ROWS: [Row; 40] = [
     Row::of(OBJECTIVE, |spec, text| set(&mut spec.objectives, list(text, ',', objective))),
     row("--constraint", "NAME<=NUMBER,…", "bounds of metrics, <= or >=, that a trial must keep to", |spec, text| {
         set(&mut spec.constraints, list(text, ',', constraint))
@@ -252,6 +252,10 @@ const ROWS: [Row; 39] = [
         set(&mut spec.supervision.grace_s, whole_seconds(text))
     })
     .or(|| format!("{}s", default().supervision.grace_s)),
+    row("--device-memory", "SIZE", "the memory of a shared card or TPU that a trial may use", |spec, text| {
+        set(&mut spec.supervision.device_memory_bytes, bytes(text).map(Some))
+    })
+    .or(|| "an equal part of what is free".to_owned()),
     row("--device-wait", "TIME", "on a TPU, how long to wait while another process uses it", |spec, text| {
         set(&mut spec.supervision.device_wait_s, whole_seconds(text))
     })

@@ -94,6 +94,9 @@ pub struct DeviceUse {
     pub before_bytes: Option<u64>,
     /// The device memory in use after the trial, in bytes; none for the same reasons.
     pub after_bytes: Option<u64>,
+    /// The largest memory of the trial on a device that it has shared with others, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_bytes: Option<u64>,
 }
 
 /// The memory of the machine before and after a trial's worker.

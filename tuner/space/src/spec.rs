@@ -278,6 +278,9 @@ pub struct Supervision {
     /// The interval of the search's heartbeats in the study's database, in seconds. Another search considers this search and its
     /// trials dead after twice that time. 0 means no heartbeats: then no search considers it dead.
     pub heartbeat_s: u64,
+    /// The memory of a device that a trial may use where trials share the device with each other and with a notebook, in bytes; none
+    /// for an equal part of what is free.
+    pub device_memory_bytes: Option<u64>,
     /// How long the search waits for a device that another process uses, in seconds.
     pub device_wait_s: u64,
     /// The place where the files that workers on other hosts need are published. Applies to one call; the journal has none.
@@ -305,6 +308,7 @@ impl Default for Supervision {
             worker_trials: 50,
             grace_s: 20,
             heartbeat_s: 30,
+            device_memory_bytes: None,
             device_wait_s: 60,
             publish: None,
             leaves_trials: false,

@@ -18,6 +18,21 @@ pub const SHARED_VARIABLE: &str = "FERROTUNE_SHARED";
 /// The environment variable that carries the memory budget of a worker, in bytes.
 pub const BUDGET_VARIABLE: &str = "FERROTUNE_BUDGET_BYTES";
 
+/// The environment variable that carries the device memory that a worker may use where it shares the device: a number of bytes, or its
+/// part of what is free, such as `1/4`.
+pub const DEVICE_MEMORY_VARIABLE: &str = "FERROTUNE_DEVICE_MEMORY";
+
+/// The environment variable that carries `STUDY/TRIAL/SUPERVISOR` into a worker and into the processes that the worker starts. For a
+/// resident worker, the trial is its first one. The supervisor is written as the identity of its process.
+pub const TRIAL_VARIABLE: &str = "FERROTUNE_TRIAL";
+
+/// The name of a trial in messages, such as `trial 3 of digits`, from the value of [`TRIAL_VARIABLE`].
+pub fn trial_named(value: &str) -> Option<String> {
+    let (trial, _) = value.rsplit_once('/')?;
+    let (study, number) = trial.rsplit_once('/')?;
+    Some(format!("trial {number} of {study}"))
+}
+
 /// The environment variable that carries the [`PluginCopy`] of a study.
 pub const PLUGIN_VARIABLE: &str = "FERROTUNE_PLUGIN_COPY";
 

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, Pid};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// The file that libtpu locks while a process uses the TPU.
@@ -72,6 +72,8 @@ impl ExclusiveDevice {
         };
         let found = self.holder_of(|target| target == self.lock_file || is_node(target));
         let found = found.or_else(|| Some((locker(&self.lock_file)?, self.lock_file.clone())));
+        // Trials share the device with the notebook whose device process has it.
+        let found = found.filter(|(pid, _)| !is_device_process(*pid));
         found.map(|(pid, target)| format!("{} has {} open", named(pid), target.display()))
     }
 
@@ -86,6 +88,15 @@ impl ExclusiveDevice {
         // So the oldest process is chosen.
         holders.min_by_key(|(pid, _)| start_ticks(*pid).ok().flatten().unwrap_or(u64::MAX))
     }
+}
+
+/// Whether a process is the device process of this program, which opens a plugin for all processes of its user.
+fn is_device_process(pid: Pid) -> bool {
+    let place = |name: &str| format!("/proc/{}/{name}", number(pid));
+    let program = |path: &str| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    let own = program(super::OWN_PROGRAM);
+    let arguments = fs::read(place("cmdline")).unwrap_or_default();
+    own.is_some() && program(&place("exe")) == own && arguments.split(|byte| *byte == 0).nth(1) == Some(b"device")
 }
 
 /// The process that has locked a file, which may belong to another user. This function only queries the lock: a lock held

@@ -10,7 +10,7 @@ use super::shared_memory::Inodes;
 use super::stay::STAY_VARIABLE;
 use super::{OWN_PROGRAM, ProcessError, ROLE_VARIABLE, Role, TRIAL_VARIABLE, TrialCgroups, Worker};
 use ferrotune_machine::identity::Identity;
-use ferrotune_space::wire::{BUDGET_VARIABLE, PLUGIN_VARIABLE, PluginCopy, SHARED_VARIABLE};
+use ferrotune_space::wire::{BUDGET_VARIABLE, DEVICE_MEMORY_VARIABLE, PLUGIN_VARIABLE, PluginCopy, SHARED_VARIABLE};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit};
 use std::collections::BTreeSet;
@@ -95,6 +95,8 @@ pub struct Launch<'a> {
     pub allocation_limit_bytes: Option<u64>,
     /// The parent of the worker's cgroup, and the memory limit of that cgroup in bytes.
     pub cgroups: Option<(&'a TrialCgroups, u64)>,
+    /// The memory of its device that the worker may use, as the value of [`DEVICE_MEMORY_VARIABLE`].
+    pub device_memory: String,
     /// Whether the worker is resident: it stays after this trial, for later trials.
     pub stays: bool,
 }
@@ -227,6 +229,7 @@ fn set_environment(command: &mut Command, launch: &Launch<'_>) {
     command.env("RUST_BACKTRACE", "0");
     ferrotune_machine::child::quiet_drivers(command);
     command.env(BUDGET_VARIABLE, launch.budget_bytes.to_string());
+    command.env(DEVICE_MEMORY_VARIABLE, &launch.device_memory);
     match launch.shared {
         Some(shared) => command.env(SHARED_VARIABLE, format!("/proc/{}/fd/{}", std::process::id(), shared.as_raw_fd())),
         None => command.env_remove(SHARED_VARIABLE),

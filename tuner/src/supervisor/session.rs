@@ -157,6 +157,10 @@ impl Supervisor<'_> {
             // Device libraries reserve far more memory than they use.
             allocation_limit_bytes: Some(limit_bytes).filter(|_| spec.device.starts_with("cpu")),
             cgroups: workers.cgroups.as_ref().map(|cgroups| (cgroups, limit_bytes)),
+            device_memory: match spec.supervision.device_memory_bytes {
+                Some(bytes) => bytes.to_string(),
+                None => format!("1/{}", spec.supervision.concurrency.max(1)),
+            },
             stays: self.residence.is_some(),
         };
         Ok(Worker::start(&launch)?)

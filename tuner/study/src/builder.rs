@@ -195,6 +195,12 @@ impl StudyBuilder {
         self.for_processes("grace")
     }
 
+    /// The memory that a trial may use of a card or TPU which it shares with a notebook, in bytes. Without it, an equal part of what is free.
+    pub fn device_memory(mut self, bytes: u64) -> Self {
+        self.spec.supervision.device_memory_bytes = Some(bytes);
+        self.for_processes("device_memory")
+    }
+
     /// The time to wait for a TPU while another process uses it.
     pub fn device_wait(mut self, limit: Duration) -> Self {
         self.spec.supervision.device_wait_s = limit.as_secs_f64().ceil() as u64;

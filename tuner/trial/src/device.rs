@@ -35,9 +35,17 @@ pub(crate) fn enter_trial(device: &str) -> Option<DeviceUse> {
         // The objective may not need the device. If it does, its own call returns this error.
         eprintln!("ferrotune: {device} does not open: {error}");
     }
-    let (kind, version, before_bytes) =
-        if is_exclusive { plugins::facts_of(device).unwrap_or_default() } else { return None };
-    Some(DeviceUse { name: shortest(device), kind, version, before_bytes, after_bytes: None })
+    if !is_exclusive {
+        return None;
+    }
+    let facts = plugins::facts_of(device).unwrap_or_default();
+    Some(DeviceUse {
+        name: shortest(device),
+        before_bytes: facts.after_bytes,
+        after_bytes: None,
+        peak_bytes: None,
+        ..facts
+    })
 }
 
 /// The known facts of the device with this name after a trial that began with `before`; `None` for the CPU.
@@ -45,9 +53,9 @@ pub(crate) fn leave_trial(device: &str, before: Option<DeviceUse>) -> Option<Dev
     if device.split(':').next() == Some("cpu") {
         return None;
     }
-    let (kind, version, after_bytes) = plugins::facts_of(device).unwrap_or_default();
+    let facts = plugins::facts_of(device).unwrap_or_default();
     let before_bytes = before.and_then(|before| before.before_bytes);
-    Some(DeviceUse { name: shortest(device), kind, version, before_bytes, after_bytes })
+    Some(DeviceUse { name: shortest(device), before_bytes, ..facts })
 }
 
 /// Opens a device by its name: `cpu`, or a device of a PJRT plugin: `tpu`, `cuda`, `cuda:1`, `rocm`, `oneapi`. `xla:cpu` is XLA's own

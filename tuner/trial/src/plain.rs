@@ -4,6 +4,7 @@
 use crate::error::TrialError;
 use candle_core::{Device, Tensor};
 use ferrotune_devices::{Cluster, DeviceName, Shortage};
+use ferrotune_space::record::DeviceUse;
 use ferrotune_state::BoxError;
 use std::path::Path;
 
@@ -25,7 +26,7 @@ pub fn is_open(_plugin: &Path) -> bool {
 }
 
 /// The known facts of a plugin's device: always `None`.
-pub(crate) fn facts_of(_device: &str) -> Option<(Option<String>, Option<String>, Option<u64>)> {
+pub(crate) fn facts_of(_device: &str) -> Option<DeviceUse> {
     None
 }
 

@@ -8,9 +8,12 @@ use crate::place::{innermost_in_notebook, place_in_backtrace};
 use candle_core::random::{Draws, with_draws};
 use candle_core::{Device, anomaly};
 use ferrotune_devices::pjrt::Plugin;
+use ferrotune_devices::process::MemoryClaim;
 use ferrotune_devices::runtime::{Client, Route};
 use ferrotune_devices::{Cluster, DeviceName, Machine, fork, open_jointly};
-use ferrotune_space::wire::{BUDGET_VARIABLE, PluginCopy};
+use ferrotune_space::record::DeviceUse;
+use ferrotune_space::spec::takes_one_process;
+use ferrotune_space::wire::{BUDGET_VARIABLE, DEVICE_MEMORY_VARIABLE, PluginCopy, TRIAL_VARIABLE, trial_named};
 use ferrotune_state::{BoxError, given_seed};
 use ferrotune_xla::{Options, identity};
 use std::collections::BTreeMap;
@@ -39,7 +42,8 @@ pub fn route_to(device: &DeviceName) -> Result<Option<Route>, BoxError> {
 }
 
 fn route(device: &DeviceName, plugin: PathBuf, program: &Path, client: &str) -> Route {
-    Route { device: device.first().to_string(), plugin, program: program.to_owned(), client: client.to_owned() }
+    let (device, program, client) = (device.first().to_string(), Some(program.to_owned()), client.to_owned());
+    Route { device, plugin, program, client, memory: MemoryClaim::Free }
 }
 
 /// The client of a device's plugin. Opens the plugin if this process has not opened it yet.
@@ -117,8 +121,9 @@ pub(crate) fn line_of_error(message: &str) -> Option<String> {
     innermost_in_notebook(|| calls_to(message))
 }
 
-/// The kind, version and memory in use of an open plugin's device, as far as the plugin reports them; `None` for any other device.
-pub(crate) fn facts_of(device: &str) -> Option<(Option<String>, Option<String>, Option<u64>)> {
+/// The kind, version, memory in use and greatest use of an open plugin's device, as far as the plugin reports them; `None` for any other
+/// device.
+pub(crate) fn facts_of(device: &str) -> Option<DeviceUse> {
     let device = DeviceName::parse(device)?;
     let plugin = library_of(&device).ok()?;
     let open = open_plugins();
@@ -128,7 +133,8 @@ pub(crate) fn facts_of(device: &str) -> Option<(Option<String>, Option<String>, 
     let own = client.devices().ok().and_then(|devices| devices.into_iter().nth(device.number()));
     let kind = own.as_ref().and_then(|device| Some(device.description().ok()?.kind));
     let used_bytes = own.and_then(|device| Some(device.memory().ok()?.used_bytes));
-    Some((kind, version, used_bytes))
+    let peak_bytes = client.peak_bytes().ok().flatten();
+    Some(DeviceUse { kind, version, after_bytes: used_bytes, peak_bytes, ..DeviceUse::default() })
 }
 
 /// The path of the plugin's library for the name of a device. In a trial on the device it is the library whose hash the search has.
@@ -199,9 +205,28 @@ fn opened<'a>(
     }
 }
 
+/// The client of the device process for a trial, which shares a card or a TPU with the notebook that has it open. None where no device
+/// process has it, and for XLA's plugin of the CPU, whose memory is then the trial's own.
+fn joined(device: &DeviceName) -> Option<Client> {
+    let client = std::env::var(TRIAL_VARIABLE).ok().and_then(|name| trial_named(&name))?;
+    if !device.is_card() && !takes_one_process(&device.to_string()) {
+        return None;
+    }
+    let memory = match std::env::var(DEVICE_MEMORY_VARIABLE).ok()?.split_once('/') {
+        Some((_, parts)) => MemoryClaim::Part(parts.parse().ok()?),
+        None => MemoryClaim::Bytes(std::env::var(DEVICE_MEMORY_VARIABLE).ok()?.parse().ok()?),
+    };
+    // The process has the plugin by its own path, and not by the path of the study's copy.
+    let plugin = device.find_plugin(&Machine::this()).ok()?;
+    Client::join(Route { device: device.first().to_string(), plugin: real(&plugin), program: None, client, memory })
+}
+
 fn open_alone(device: &DeviceName, plugin: &Path) -> Result<Client, BoxError> {
     if let Some((program, client)) = PROCESS.get() {
         return Ok(Client::far(route(device, plugin.to_owned(), program, client))?);
+    }
+    if let Some(client) = joined(device) {
+        return Ok(client);
     }
     let loaded = Plugin::load(plugin)?;
     // Recorded also if no client opens, because the plugin may have started threads.

@@ -92,7 +92,8 @@ fn device_line(device: &DeviceUse) -> String {
         }
         _ => String::new(),
     };
-    format!("device: {}{facts}{memory}", device.name)
+    let peak = device.peak_bytes.map(|peak| format!(", {} of its memory at most", format::bytes(peak)));
+    format!("device: {}{facts}{memory}{}", device.name, peak.unwrap_or_default())
 }
 
 fn ending(trial: &TrialRecord) -> String {

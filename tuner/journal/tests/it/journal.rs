@@ -69,6 +69,7 @@ fn whole_trial(number: u64, ending: Ending, value: Option<f64>) -> TrialRecord {
             version: None,
             before_bytes: Some(7),
             after_bytes: Some(u64::MAX),
+            peak_bytes: Some(3),
         }),
     }
 }

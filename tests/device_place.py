@@ -1,0 +1,107 @@
+"""A folder of device processes of its own, notebooks that use it, and a check that nothing is left of them."""
+
+import os
+import pathlib
+import re
+
+from session import Session, is_alive, wait_for
+
+LINGER_S = 1
+
+# `device` is the connected one; the rest is what the disturbances of these tests must not change.
+IMPORTS = "use candle_core::{DType, Device, Tensor, Var};"
+DEVICE = "let device = ferrotune::device::current()?;"
+
+
+class Place:
+    """A folder in which device processes have their sockets, and the notebooks that find them there."""
+
+    def __init__(self, folder, **env):
+        self.folder = pathlib.Path(folder)
+        (self.folder / "run").mkdir(mode=0o700)
+        self.sockets = self.folder / "run/ferrotune"
+        self.env = {"XDG_RUNTIME_DIR": str(self.folder / "run"), "FERROTUNE_DEVICE_LINGER": str(LINGER_S), **env}
+        self.notebooks = []
+        self.count = 0
+
+    def notebook(self, plugin="cpu", **env):
+        """A notebook that is connected to a plugin's device."""
+        self.count += 1
+        folder = self.folder / f"notebook{self.count}"
+        folder.mkdir()
+        notebook = Session(folder, env=self.env | env)
+        self.notebooks.append(notebook)
+        if plugin:
+            notebook.ok(f"%tpu_connect --plugin {plugin}")
+        return notebook
+
+    def processes(self):
+        """The ids of the device processes of this folder, those that only start one not counted."""
+        found = []
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                arguments = (process / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if arguments[1:2] == [b"device"] and b"--detached" in arguments and str(self.sockets).encode() in arguments[4]:
+                found.append(int(process.name))
+        return found
+
+    @property
+    def process(self):
+        """The id of the one device process."""
+        (process,) = self.processes()
+        return process
+
+    @property
+    def socket(self):
+        """The path of the one socket."""
+        (socket,) = (path for path in self.sockets.iterdir() if path.is_socket())
+        return socket
+
+    def end(self):
+        """Ends the notebooks, and waits for the end of what they have started."""
+        zombies = [child for notebook in self.notebooks for child in below(notebook.manager.provisioner.process.pid) if not is_alive(child)]
+        assert zombies == []
+        assert [message for notebook in self.notebooks for message in notebook.unclaimed()] == []
+        for notebook in self.notebooks:
+            notebook.close()
+        wait_for(lambda: not any(map(is_alive, self.processes())), "end of the device processes", LINGER_S + 20)
+        assert [path for path in self.sockets.glob("*") if path.is_socket()] == []
+
+
+def below(pid):
+    """The processes that a process has started, and those that they have."""
+    parents = {}
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    found = [pid]
+    for parent in found:
+        found += [child for child, its in parents.items() if its == parent]
+    return found[1:]
+
+
+def pid_of(notebook):
+    """The process of a notebook's cells."""
+    return int(notebook.ok("std::process::id()").result)
+
+
+def report(notebook):
+    """What the device process holds in all, the bytes and greatest bytes of each client, and what earlier states keep beside that."""
+    line = notebook.ok("%device --report").displays[-1].splitlines()[-1]
+    size = r"([\d.]+ [KMGT]?i?B)"
+    held, clients, kept = re.fullmatch(rf"the device process \d+ of \S+ holds {size}: (.*?)(?:; .* states? of (?:a )?notebooks? {size} more)?", line).groups()
+    found = re.findall(rf"(notebook \d+|\w+) {size} \({size} at most\)", clients)
+    return bytes_of(held), {name: (bytes_of(now), bytes_of(most)) for name, now, most in found}, bytes_of(kept or "0 B")
+
+
+def bytes_of(text):
+    number, unit = text.split()
+    return float(number) * 1024 ** ["B", "KiB", "MiB", "GiB", "TiB"].index(unit)
+
+
+def kill(pid):
+    os.kill(pid, 9)
