@@ -6,6 +6,7 @@
 mod bench;
 mod book;
 mod demo;
+mod device_kit;
 mod environment;
 mod install;
 mod package;
@@ -45,6 +46,11 @@ const TASKS: &[Task] = &[
     Task { name: "book", help: "make a book of the guide in docs", run: book::run },
     Task { name: "install", help: "install the kernel for the current user", run: install::run },
     Task { name: "wheel", help: "build the package for PyPI", run: wheel::run },
+    Task {
+        name: "device-kit",
+        help: "pack what a machine with a card and no network needs to run the checks; `device-kit FOLDER`: into that folder",
+        run: device_kit::run,
+    },
     Task { name: "package", help: "pack the crates for crates.io, and build the program from them", run: package::run },
     Task {
         name: packages::NAMES[0],
