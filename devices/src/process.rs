@@ -13,7 +13,6 @@ mod session;
 pub(crate) mod socket;
 mod waiting;
 
-pub(crate) use ending::LINGER_VARIABLE;
 pub use protocol::{ClientReport, MemoryClaim, ProcessReport};
 
 use crate::finding::one_line;

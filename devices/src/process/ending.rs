@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const LINGER: Duration = Duration::from_secs(60);
 
 /// The variable with another time than [`LINGER`], in seconds.
-pub(crate) const LINGER_VARIABLE: &str = "FERROTUNE_DEVICE_LINGER";
+const LINGER_VARIABLE: &str = "FERROTUNE_DEVICE_LINGER";
 
 /// The end of the process.
 #[derive(Debug)]

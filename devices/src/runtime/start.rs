@@ -2,10 +2,10 @@
 
 use super::far::{Facts, Route, interrupted};
 use crate::pjrt::PjrtError;
+use crate::process::ProcessReport;
 use crate::process::packet::{Incoming, Outgoing, TICK, wait_for};
 use crate::process::protocol::{Answer, Generation, Hello, Question, Reply, Request, VERSION, Welcome};
 use crate::process::socket::{Lock, Place, receive_json, send_json};
-use crate::process::{LINGER_VARIABLE, ProcessReport};
 use ferrotune_machine::child::quiet_drivers;
 use rustix::event::PollFlags;
 use rustix::net::sockopt::socket_peercred;
@@ -17,6 +17,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
+
+/// The variable that marks the processes of a trial; `ferrotune-space` has its name, too.
+const TRIAL_VARIABLE: &str = "FERROTUNE_TRIAL";
 
 /// The longest time in which a plugin opens: a TPU takes several seconds, a slice of many hosts longer.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -109,10 +112,8 @@ impl Starting {
         let program = route.program.as_deref().ok_or_else(|| io::Error::other("it does not run"))?;
         let mut command = Command::new(program);
         command.arg("device").arg(&route.device).arg(real(&route.plugin)).arg(path);
-        let own = std::env::vars_os().map(|(name, _)| name).filter(|name| name.as_bytes().starts_with(b"FERROTUNE_"));
-        for name in own.filter(|name| name != LINGER_VARIABLE) {
-            command.env_remove(name);
-        }
+        // Who cleans up after a trial ends all processes with this variable.
+        command.env_remove(TRIAL_VARIABLE);
         quiet_drivers(&mut command);
         let mut child = command.stdin(lock.into_file()).stdout(Stdio::piped()).stderr(place.log()?).spawn()?;
         let mut line = BufReader::new(child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);

@@ -73,7 +73,7 @@ fn a_card_whose_plugin_does_not_open_is_not_used() {
         let (device, library) = drivers.first().expect("the card has a plugin");
         assert!(device == "cuda" && library.ends_with(plugin), "{drivers:?}");
         let failure = ProbeError::Refused { plugin: library.clone(), reason: reason.to_owned() };
-        report.note_failure("cuda", &failure);
+        report.note_failure("cuda", &failure.to_string());
         assert_eq!(report.drivers(), []);
         choice(&report, false).replace(&described.folder.path().display().to_string(), "")
     };

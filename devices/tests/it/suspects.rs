@@ -21,7 +21,7 @@ fn hung() -> ProbeError {
 
 /// The reason why the CPU is chosen, without the part on CUDA.
 fn reason(mut report: Report, failure: &ProbeError) -> String {
-    report.note_failure("tpu", failure);
+    report.note_failure("tpu", &failure.to_string());
     let connection = connect(&report, false).expect("there is a CPU");
     assert_eq!(connection.device, "cpu");
     let reason = connection.reason.split("; no CUDA").next().unwrap_or_default().to_owned();

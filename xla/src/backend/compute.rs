@@ -34,10 +34,13 @@ impl Backend {
             }
         }
         let done = self.compute_only(&wanted, read);
-        if done.is_err() {
-            self.changed().extend(changed);
+        if done.is_ok() {
+            return done;
         }
-        done
+        self.changed().extend(changed);
+        // A variable that cannot be computed, since what it was made of is lost, keeps no other value from being read.
+        let alone: Vec<Arc<Node>> = nodes.iter().filter(|node| node.value().is_none()).cloned().collect();
+        if alone.len() < wanted.len() { self.compute_only(&alone, read) } else { done }
     }
 
     pub(super) fn compute_only(&self, nodes: &[Arc<Node>], read: Option<&Arc<Node>>) -> Result<Option<Literal>> {
