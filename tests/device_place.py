@@ -62,7 +62,9 @@ class Place:
     def end(self):
         """Ends the notebooks, and waits for the end of what they have started."""
         kernels = [notebook.manager.provisioner.process.pid for notebook in self.notebooks]
-        # One that has ended just now is waited for soon.
+        # The supervisor of cells waits for what has ended when the next cell has run.
+        for notebook in self.notebooks:
+            notebook.ok("0;")
         wait_for(lambda: not any(is_zombie(child) for kernel in kernels for child in below(kernel)), "end of the zombies", 5)
         left = [message for notebook in self.notebooks for message in notebook.unclaimed()]
         assert left == [], left
@@ -109,7 +111,7 @@ def report(notebook):
     """What the device process holds in all, the bytes and greatest bytes of each client, and what earlier states keep beside that."""
     line = notebook.ok("%device --report").displays[-1].splitlines()[-1]
     size = r"([\d.]+ [KMGT]?i?B)"
-    held, clients, kept = re.fullmatch(rf"the device process \d+ of \S+ holds {size}: (.*?)(?:; .* states? of (?:a )?notebooks? {size} more)?", line).groups()
+    held, _, clients, kept = re.fullmatch(rf"the device process \d+ of \S+ holds {size}(?:, and {size} are free)?: (.*?)(?:; .* states? of (?:a )?notebooks? {size} more)?", line).groups()
     found = re.findall(rf"(notebook \d+|\w+) {size} \({size} at most\)", clients)
     return bytes_of(held), {name: (bytes_of(now), bytes_of(most)) for name, now, most in found}, bytes_of(kept or "0 B")
 

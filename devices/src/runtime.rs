@@ -9,6 +9,7 @@ mod buffer;
 mod client;
 mod executable;
 mod far;
+mod handle;
 mod link;
 mod start;
 

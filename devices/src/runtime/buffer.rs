@@ -1,7 +1,7 @@
 //! Arrays on a device, their transfers, and the ends of asynchronous work.
 
 use super::client::{Device, DeviceForm, other_client};
-use super::far::{Handle, Ticket};
+use super::handle::{Handle, Ticket};
 use crate::pjrt::{self, Element, Ends, Literal, PjrtError};
 use crate::process::protocol::{Answer, Question, Request};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use super::buffer::{Buffer, Event, EventForm, Form as BufferForm};
 use super::client::{Device, wrap};
-use super::far::Handle;
+use super::handle::Handle;
 use crate::pjrt::{self, MemoryUse, Named, OutputShape, PjrtError};
 use crate::process::protocol::{Answer, Compiled, Id, Question, Request};
 
@@ -201,6 +201,9 @@ impl LoadedExecutable {
 fn send(program: &Handle, facts: &Compiled, inputs: &[Vec<Input<'_>>]) -> Result<Launch, PjrtError> {
     pjrt::check_inputs(inputs.iter().map(Vec::len), facts.devices.len())?;
     let far = &program.far;
+    if !program.is_alive() {
+        return Err(far.lost());
+    }
     let input = |input: &Input<'_>| {
         let (buffer, is_donated) = match input {
             Input::Keep(buffer) => (*buffer, false),

@@ -5,11 +5,12 @@
 
 use super::buffer::{Buffer, Form as BufferForm};
 use super::executable::LoadedExecutable;
+use super::handle::{Handle, Ticket};
 use super::link::{Arrived, Broken, Held, Link};
 use super::start::{self, Started};
 use crate::opened::Opened;
 use crate::pjrt::{CompileOptions, Description, Literal, PjrtError};
-use crate::process::packet::{Incoming, Outgoing};
+use crate::process::packet::Outgoing;
 use crate::process::protocol::{Answer, Generation, Id, Payload, Question, Request};
 use crate::process::{MemoryClaim, ProcessReport};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -54,17 +55,17 @@ pub struct Far {
 
 /// The present connection.
 #[derive(Debug)]
-struct Current {
-    link: Arc<Link>,
+pub(super) struct Current {
+    pub(super) link: Arc<Link>,
     /// The number of device processes so far: values of an earlier one are lost.
-    epoch: u64,
+    pub(super) epoch: u64,
 }
 
 /// All clients of this process.
 static CLIENTS: Mutex<Vec<Weak<Far>>> = Mutex::new(Vec::new());
 
 /// Whether a value was not made, so that a run may have taken variables and not put them back.
-static HAS_LOST: AtomicBool = AtomicBool::new(false);
+pub(super) static HAS_LOST: AtomicBool = AtomicBool::new(false);
 
 static INTERRUPTED: OnceLock<fn() -> bool> = OnceLock::new();
 
@@ -156,7 +157,7 @@ impl Far {
         far
     }
 
-    fn current(&self) -> MutexGuard<'_, Current> {
+    pub(super) fn current(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -189,7 +190,7 @@ impl Far {
     }
 
     /// The connection of an epoch.
-    fn link_of(&self, epoch: u64) -> Result<Arc<Link>, PjrtError> {
+    pub(super) fn link_of(&self, epoch: u64) -> Result<Arc<Link>, PjrtError> {
         let current = self.current();
         if current.epoch == epoch && !current.link.is_broken() { Ok(current.link.clone()) } else { Err(self.lost()) }
     }
@@ -198,7 +199,7 @@ impl Far {
         PjrtError::Lost { device: self.route.device.clone(), reason: start::ending(&self.route) }
     }
 
-    fn broken(&self, broken: Broken) -> PjrtError {
+    pub(super) fn broken(&self, broken: Broken) -> PjrtError {
         match broken {
             Broken::Gone => self.lost(),
             Broken::Interrupted => PjrtError::Interrupted { device: self.route.device.clone() },
@@ -216,9 +217,9 @@ impl Far {
         self.garbled(&io::Error::other(format!("it answers {answer:?}")))
     }
 
-    fn handle(self: &Arc<Far>, epoch: u64) -> Handle {
+    pub(super) fn handle(self: &Arc<Far>, epoch: u64) -> Handle {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        Handle { far: self.clone(), id, epoch, is_own: true }
+        Handle::new(self.clone(), id, epoch)
     }
 
     /// Adds a request about values of an epoch.
@@ -309,7 +310,7 @@ impl Far {
         self.bytes_of(asked.map_err(|broken| self.broken(broken))?)
     }
 
-    fn bytes_of(&self, (answer, mut packet): Arrived) -> Result<Vec<u8>, PjrtError> {
+    pub(super) fn bytes_of(&self, (answer, mut packet): Arrived) -> Result<Vec<u8>, PjrtError> {
         match answer? {
             Answer::Bytes(payload) => Ok(packet.payload(payload).map_err(|error| self.garbled(&error))?.to_vec()),
             other => Err(self.odd(&other)),
@@ -321,96 +322,6 @@ impl Far {
         let link = self.link_of(epoch)?;
         let number = link.ask(|packet: &mut Outgoing, ask| packet.push(&ask(question)));
         let number = number.map_err(|broken| self.broken(broken))?;
-        Ok(Ticket { far: self.clone(), link, number })
-    }
-}
-
-/// A value or a program in a device process, which forgets it when this is dropped.
-#[derive(Debug)]
-pub(super) struct Handle {
-    pub(super) far: Arc<Far>,
-    pub(super) id: Id,
-    pub(super) epoch: u64,
-    /// Whether the device process still knows the value for this client.
-    is_own: bool,
-}
-
-impl Handle {
-    /// A new value of the same device process.
-    pub(super) fn beside(&self) -> Handle {
-        self.far.handle(self.epoch)
-    }
-
-    /// Whether the device process that has the value has not ended.
-    pub(super) fn is_alive(&self) -> bool {
-        self.far.link_of(self.epoch).is_ok()
-    }
-
-    /// Whether both are in the same device process.
-    pub(super) fn is_of(&self, other: &Handle) -> bool {
-        Arc::ptr_eq(&self.far, &other.far) && self.epoch == other.epoch
-    }
-
-    /// The device process has taken the value for a run.
-    pub(super) fn give_away(mut self) {
-        self.is_own = false;
-    }
-
-    pub(super) fn ask(&self, question: Question) -> Result<Answer, PjrtError> {
-        self.far.begin(self.epoch, question)?.wait().map(|(answer, _)| answer)
-    }
-
-    pub(super) fn is(&self, question: Question) -> Result<bool, PjrtError> {
-        match self.ask(question)? {
-            Answer::Is(is) => Ok(is),
-            other => Err(self.far.odd(&other)),
-        }
-    }
-
-    pub(super) fn bytes(&self, question: Question) -> Result<Vec<u8>, PjrtError> {
-        let ticket = self.far.begin(self.epoch, question)?;
-        let (answer, packet) = ticket.wait()?;
-        self.far.bytes_of((Ok(answer), packet))
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // A device process that has ended has nothing to forget.
-        if self.is_own {
-            let current = self.far.current();
-            if current.epoch == self.epoch {
-                current.link.free(self.id);
-            }
-        }
-    }
-}
-
-/// A question whose reply is awaited.
-#[derive(Debug)]
-pub(super) struct Ticket {
-    pub(super) far: Arc<Far>,
-    link: Arc<Link>,
-    number: u64,
-}
-
-impl Ticket {
-    pub(super) fn is_answered(&self) -> Result<bool, PjrtError> {
-        self.link.has_arrived(self.number).map_err(|broken| self.far.broken(broken))
-    }
-
-    /// Waits for the reply, once.
-    pub(super) fn wait(&self) -> Result<(Answer, Incoming), PjrtError> {
-        let (answer, packet) = self.link.wait(self.number).map_err(|broken| self.far.broken(broken))?;
-        if answer.is_err() {
-            HAS_LOST.store(true, Ordering::Relaxed);
-        }
-        Ok((answer?, packet))
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        self.link.forget(self.number);
+        Ok(Ticket::new(self.clone(), link, number))
     }
 }

@@ -59,10 +59,14 @@ impl Backend {
         if self.elsewhere == 0 {
             program.return_held(is_held)?;
         }
-        let executable = self.executable(&program)?;
-        let fresh = program.arguments.iter().map(|argument| self.fresh(argument)).collect::<Result<Vec<_>>>()?;
-        let rows = (0..self.here()).map(|place| row(&program.arguments, &fresh, place)).collect::<Result<_>>()?;
-        let (mut results, returned) = (by_result(launch(&executable, rows)?), program.returned());
+        let mut executable = self.executable(&program)?;
+        let mut outputs = self.run(&program, &executable);
+        // A device process that has ended has taken its programs with it, and it may be that nothing else of them was needed.
+        if outputs.is_err() && !executable.is_loaded() {
+            executable = self.executable(&program)?;
+            outputs = self.run(&program, &executable);
+        }
+        let (mut results, returned) = (by_result(outputs?), program.returned());
         let found = results.split_off(returned.len()).pop();
         let place = read.and_then(|read| returned.iter().position(|node| Arc::ptr_eq(node, read)));
         let reading = place.map(|place| results[place][0].download().map_err(Error::wrap)).transpose()?;
@@ -77,6 +81,15 @@ impl Backend {
             }
         }
         Ok(literal)
+    }
+}
+
+impl Backend {
+    /// Starts a program, and returns its outputs on each device.
+    fn run(&self, program: &Program, executable: &LoadedExecutable) -> Result<Vec<Vec<Buffer>>> {
+        let fresh = program.arguments.iter().map(|argument| self.fresh(argument)).collect::<Result<Vec<_>>>()?;
+        let rows = (0..self.here()).map(|place| row(&program.arguments, &fresh, place)).collect::<Result<_>>()?;
+        launch(executable, rows)
     }
 }
 
