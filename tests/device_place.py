@@ -65,7 +65,7 @@ class Place:
         # The supervisor of cells waits for what has ended when the next cell has run.
         for notebook in self.notebooks:
             notebook.ok("0;")
-        wait_for(lambda: not any(is_zombie(child) for kernel in kernels for child in below(kernel)), "end of the zombies", 5)
+        wait_for(lambda: not any(is_ended_device_process(child) for kernel in kernels for child in below(kernel)), "end of the zombies", 5)
         left = [message for notebook in self.notebooks for message in notebook.unclaimed()]
         assert left == [], left
         for notebook in self.notebooks:
@@ -83,9 +83,13 @@ class Place:
         wait_for(lambda: process not in self.processes(), "end of the device process")
 
 
-def is_zombie(pid):
-    """Whether a process has ended, and its parent has not waited for it."""
-    return pathlib.Path(f"/proc/{pid}").exists() and not is_alive(pid)
+def is_ended_device_process(pid):
+    """Whether a device process has ended, and its parent has not waited for it. It leads a session; the snapshots of cells do not."""
+    try:
+        state, _, _, session = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:4]
+    except OSError:
+        return False
+    return state == "Z" and int(session) == pid
 
 
 def below(pid):

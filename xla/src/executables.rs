@@ -75,9 +75,12 @@ impl Executables {
     /// The errors of the plugin's compiler, and the shortage if the device has too little memory for the program.
     pub(crate) fn get(&self, client: &Client, program: &Program) -> Result<Arc<LoadedExecutable>> {
         let fingerprint = program.fingerprint();
-        let known = self.ready.lock().unwrap_or_else(PoisonError::into_inner).get(&fingerprint).cloned();
-        if let Some(executable) = known.filter(|executable| executable.is_loaded()) {
-            return Ok(executable);
+        {
+            let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(executable) = ready.get(&fingerprint).cloned().filter(|executable| executable.is_loaded()) {
+                return Ok(executable);
+            }
+            ready.remove(&fingerprint);
         }
         let executable = Arc::new(self.load_or_compile(client, program)?);
         self.budget.check(&executable)?;

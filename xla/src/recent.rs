@@ -24,6 +24,10 @@ impl<K: Eq + Hash + Clone, V> Recent<K, V> {
         Some(value)
     }
 
+    pub(crate) fn remove(&mut self, key: &K) {
+        self.values.remove(key);
+    }
+
     /// Inserts a value, unless there is one for this key. Returns the value of the key.
     pub(crate) fn insert(&mut self, key: K, value: V) -> &V {
         self.uses += 1;

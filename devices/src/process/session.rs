@@ -14,6 +14,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// The stack of a thread that compiles. Only what is used of it takes memory.
+const COMPILER_STACK_BYTES: usize = 512 << 20;
+
 /// A client that is connected.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -241,12 +244,17 @@ impl Session {
         make: impl FnOnce(&Server) -> Result<Arc<Program>, PjrtError> + Send + 'static,
     ) {
         let (session, server) = (self.clone(), server.clone());
-        std::thread::spawn(move || {
+        let make = move || {
             let made = make(&server);
             let facts = made.as_ref().map(|program| program.facts.clone()).map_err(Clone::clone);
             session.objects().put(id, made.map_or_else(Object::Failed, Object::Program));
             session.reply(ticket, facts.map(Answer::Compiled));
-        });
+        };
+        // The compiler follows a long chain of operations recursively.
+        if let Err(error) = std::thread::Builder::new().stack_size(COMPILER_STACK_BYTES).spawn(make) {
+            let what = format!("no thread for the compiler: {error}");
+            self.reply(ticket, Err(PjrtError::Mismatch { what }));
+        }
     }
 
     fn download(self: &Arc<Session>, ticket: u64, id: Id) {
