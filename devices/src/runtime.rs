@@ -17,4 +17,3 @@ pub use buffer::{Buffer, Event, Transfer};
 pub use client::{Client, Device, Profiler};
 pub use executable::{Input, Launch, LoadedExecutable, Refused};
 pub use far::{Route, has_lost_values, hold, interrupt_waits_with};
-pub use start::{close, report};

@@ -5,7 +5,7 @@ mod candle;
 use crate::interrupt::interrupted;
 use candle::Candle;
 use ferrotune_devices::probe::{Opened, Probe, ProbeError};
-use ferrotune_devices::runtime::{self, Client, Route};
+use ferrotune_devices::runtime::{self, Client};
 use ferrotune_devices::selftest::{self, Compute as _, SelfTest};
 use ferrotune_devices::{
     DeviceName, Machine, NoPlugin, Report, connect as choose, detect, find_plugin, name_of_plugin,
@@ -60,7 +60,7 @@ pub fn connect(tpu: Option<&str>, require: bool) -> bool {
         }
         match opened(&device) {
             Ok(text) => {
-                say(text);
+                text.into_iter().for_each(say);
                 break;
             }
             Err(failure) => report.note_failure(&device, &failure.to_string()),
@@ -82,18 +82,18 @@ pub fn connect_plugin(plugin: &str) -> bool {
     };
     match opened(&name) {
         Ok(text) => {
-            say(text);
+            text.into_iter().for_each(say);
             connected(&name, "chosen by --plugin")
         }
         Err(failure) => failed(&failure.to_string()),
     }
 }
 
-/// Opens the plugin of a device in the device process, where it may hang or crash, and describes it.
-fn opened(device: &str) -> Result<String, BoxError> {
+/// Opens the plugin of a device in the device process, where it may hang or crash. Describes it unless this process has opened it before.
+fn opened(device: &str) -> Result<Option<String>, BoxError> {
+    let was_open = find_plugin(&Machine::this(), device).is_ok_and(|plugin| ferrotune_trial::is_open(&plugin));
     let client = client_of(device)?;
-    let opened = client.opened().map(ToString::to_string).unwrap_or_default();
-    Ok(format!("{device} opens: {opened}"))
+    Ok(client.opened().filter(|_| !was_open).map(|opened| format!("{device} opens: {opened}")))
 }
 
 /// The client of the plugin of a device, by the device's name.
@@ -163,27 +163,28 @@ pub fn close() {
 
 fn closed() -> Result<String, BoxError> {
     let name = name();
-    let Some(route) = route()? else {
-        return Err(format!("{name} has no device process; %tpu_connect opens one").into());
-    };
-    let Some(report) = runtime::report(&route)? else { return Ok(format!("nothing of {name} is open")) };
+    let nothing = || format!("nothing of {name} is open; %tpu_connect opens a device");
+    let Some(client) = open_client()? else { return Err(nothing().into()) };
+    let Some(report) = client.report()? else { return Ok(nothing()) };
     let others: Vec<String> = report.clients.into_iter().map(|client| client.name).collect();
-    let others: Vec<String> = others.into_iter().filter(|other| *other != route.client && !other.is_empty()).collect();
+    let is_other = |other: &String| !other.is_empty() && Some(other.as_str()) != client.name();
+    let others: Vec<String> = others.into_iter().filter(is_other).collect();
     if !others.is_empty() {
         return Err(format!("{name} is also used by {}; stop these first", others.join(", ")).into());
     }
-    runtime::close(&route)?;
+    client.close()?;
     Ok(format!("closed {name}; the values that were there are gone, and the next use opens it again"))
 }
 
-/// How this process reaches the device process of the connected device; none if there is none.
-fn route() -> Result<Option<Route>, BoxError> {
-    DeviceName::parse(&name()).map_or(Ok(None), |name| ferrotune_trial::route_to(&name))
+/// The client of the connected device's plugin, if this process has opened it.
+fn open_client() -> Result<Option<Client>, BoxError> {
+    let Ok(plugin) = find_plugin(&Machine::this(), &name()) else { return Ok(None) };
+    if ferrotune_trial::is_open(&plugin) { client_of(&name()).map(Some) } else { Ok(None) }
 }
 
 /// What the device process holds, and for whom.
 fn held(name: &str) -> String {
-    let report = route().ok().flatten().and_then(|route| runtime::report(&route).ok().flatten());
+    let report = open_client().ok().flatten().and_then(|client| client.report().ok().flatten());
     report.map_or_else(String::new, |report| format!("\nthe device process {} of {name} {report}", report.process))
 }
 

@@ -5,7 +5,7 @@ use candle_core::{DType, Device, Tensor};
 use candle_nn::{Linear, Module as _, Optimizer as _, SGD, VarBuilder, VarMap, linear, loss, ops};
 use ferrotune_devices::pjrt::Plugin;
 use ferrotune_devices::process::MemoryClaim;
-use ferrotune_devices::runtime::{self, Client, Route};
+use ferrotune_devices::runtime::{Client, Route};
 use ferrotune_xla::{Options, Step, device_on, identity};
 use std::error::Error;
 use std::io::{self, Write as _};
@@ -45,7 +45,9 @@ fn main() -> Outcome<()> {
         client: "bench".to_owned(),
         memory: MemoryClaim::Free,
     };
-    runtime::close(&route)?;
+    if let Some(earlier) = Client::join(route.clone()) {
+        earlier.close()?;
+    }
     let begun = Instant::now();
     let far = Client::far(route)?;
     let first = device_on(far.clone(), "", Options::default())?;

@@ -5,8 +5,10 @@ use super::{Buffer, LoadedExecutable};
 use crate::Store;
 use crate::opened::Opened;
 use crate::pjrt::{self, CompileOptions, Description, DeviceMemory, Element, Literal, PjrtError};
+use crate::process::ProcessReport;
 use crate::process::packet::MOST_INLINE;
 use crate::process::protocol::{Answer, Question};
+use std::io;
 use std::sync::Arc;
 
 /// The open devices of a plugin. Copies refer to the same client.
@@ -59,6 +61,27 @@ impl Client {
     /// The client of the device process of this route; none if it does not run.
     pub fn join(route: Route) -> Option<Client> {
         Far::join(route).map(|far| Client(Form::Far(far)))
+    }
+
+    /// What the device process holds, and for whom; none if it does not run, or where this process has opened the plugin itself.
+    ///
+    /// # Errors
+    /// If the device process does not answer.
+    pub fn report(&self) -> io::Result<Option<ProcessReport>> {
+        if let Form::Far(far) = &self.0 { far.report_of_running() } else { Ok(None) }
+    }
+
+    /// Ends the device process, and returns whether there was one.
+    ///
+    /// # Errors
+    /// If the device process does not answer.
+    pub fn close(&self) -> io::Result<bool> {
+        if let Form::Far(far) = &self.0 { far.close() } else { Ok(false) }
+    }
+
+    /// The name of this client in reports; none where this process has opened the plugin itself.
+    pub fn name(&self) -> Option<&str> {
+        if let Form::Far(far) = &self.0 { Some(far.name()) } else { None }
     }
 
     /// The greatest number of bytes that this client has had on its devices; none where this process has opened the plugin itself.

@@ -59,6 +59,8 @@ pub(super) struct Current {
     pub(super) link: Arc<Link>,
     /// The number of device processes so far: values of an earlier one are lost.
     pub(super) epoch: u64,
+    /// The path of the process' socket.
+    path: PathBuf,
 }
 
 /// All clients of this process.
@@ -146,12 +148,12 @@ impl Far {
 
     /// The client of a device process that runs; none if none runs.
     pub(super) fn join(route: Route) -> Option<Arc<Far>> {
-        start::join(&route, None).map(|started| Far::new(route, started))
+        start::join(&route).map(|started| Far::new(route, started))
     }
 
     fn new(route: Route, started: Started) -> Arc<Far> {
         let (link, facts) = (Arc::new(Link::new(started.socket)), started.facts);
-        let current = Mutex::new(Current { link, epoch: 0 });
+        let current = Mutex::new(Current { link, epoch: 0, path: started.path });
         let far = Arc::new(Far { route, facts, current, next_id: AtomicU64::new(1) });
         CLIENTS.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&far));
         far
@@ -164,7 +166,7 @@ impl Far {
     /// Connects this fork of a client with the values of a generation. Returns what is to be said to the user.
     fn resume(&self, current: &mut Current, mark: Option<&Mark>) -> Option<String> {
         if let Some(mark) = mark
-            && let Some(started) = start::join(&self.route, Some(mark.generation))
+            && let Some(started) = start::join_at(&self.route, current.path.clone(), Some(mark.generation))
             && started.has_resumed
         {
             current.link = Arc::new(Link::new(started.socket));
@@ -184,19 +186,26 @@ impl Far {
         let mut current = self.current();
         if current.link.is_broken() {
             let started = start::connect(&self.route, None)?;
-            *current = Current { link: Arc::new(Link::new(started.socket)), epoch: current.epoch + 1 };
+            let (link, epoch) = (Arc::new(Link::new(started.socket)), current.epoch + 1);
+            *current = Current { link, epoch, path: started.path };
         }
         Ok((current.link.clone(), current.epoch))
     }
 
     /// The connection of an epoch.
     pub(super) fn link_of(&self, epoch: u64) -> Result<Arc<Link>, PjrtError> {
-        let current = self.current();
-        if current.epoch == epoch && !current.link.is_broken() { Ok(current.link.clone()) } else { Err(self.lost()) }
+        {
+            let current = self.current();
+            if current.epoch == epoch && !current.link.is_broken() {
+                return Ok(current.link.clone());
+            }
+        }
+        Err(self.lost())
     }
 
     pub(super) fn lost(&self) -> PjrtError {
-        PjrtError::Lost { device: self.route.device.clone(), reason: start::ending(&self.route) }
+        let path = self.current().path.clone();
+        PjrtError::Lost { device: self.route.device.clone(), reason: start::ending(&path) }
     }
 
     pub(super) fn broken(&self, broken: Broken) -> PjrtError {
@@ -288,6 +297,22 @@ impl Far {
         match self.ask(Question::Report)? {
             Answer::Report(report) => Ok(report),
             other => Err(self.odd(&other)),
+        }
+    }
+
+    /// Ends the device process, and returns whether it ran.
+    pub(super) fn close(&self) -> io::Result<bool> {
+        let path = self.current().path.clone();
+        Ok(start::asked(&self.route, &path, Question::Close)?.is_some())
+    }
+
+    /// What the device process holds, if it runs.
+    pub(super) fn report_of_running(&self) -> io::Result<Option<ProcessReport>> {
+        let path = self.current().path.clone();
+        match start::asked(&self.route, &path, Question::Report)? {
+            Some(Answer::Report(report)) => Ok(Some(report)),
+            Some(other) => Err(io::Error::other(format!("the device process answers {other:?}"))),
+            None => Ok(None),
         }
     }
 

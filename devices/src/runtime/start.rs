@@ -2,7 +2,6 @@
 
 use super::far::{Facts, Route, interrupted};
 use crate::pjrt::PjrtError;
-use crate::process::ProcessReport;
 use crate::process::packet::{Incoming, Outgoing, TICK, wait_for};
 use crate::process::protocol::{Answer, Generation, Hello, Question, Reply, Request, VERSION, Welcome};
 use crate::process::socket::{Lock, Place, receive_json, send_json};
@@ -25,8 +24,8 @@ const TRIAL_VARIABLE: &str = "FERROTUNE_TRIAL";
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// The beginnings of the names of variables that plugins read when they open. Clients that differ in these have different processes.
-const READ_BY_PLUGINS: [&str; 9] =
-    ["XLA_", "TPU_", "LIBTPU_", "CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LD_LIBRARY_PATH"];
+const READ_BY_PLUGINS: [&str; 10] =
+    ["XLA_", "TPU_", "LIBTPU_", "CUDA_", "NVIDIA_", "NCCL_", "ROCR_", "HIP_", "LD_LIBRARY_PATH", "FERROTUNE_PJRT_"];
 
 /// A client's connection to a device process.
 pub(super) struct Started {
@@ -34,6 +33,8 @@ pub(super) struct Started {
     pub(super) facts: Facts,
     /// Whether the values of the generation that was asked for are there.
     pub(super) has_resumed: bool,
+    /// The path of the process' socket.
+    pub(super) path: PathBuf,
 }
 
 /// Connects to the device process of a route. Starts it if it does not run.
@@ -52,17 +53,22 @@ pub(super) fn connect(route: &Route, resume: Option<Generation>) -> Result<Start
         None => {
             let kept = Starting::new(route, &path, &place, lock).map_err(system)?;
             kept.wait(&place).map_err(|ended| ended.map_or_else(interrupted, failed))?;
-            place.connect().map_err(system)?.ok_or_else(|| failed(ending(route)))?
+            place.connect().map_err(system)?.ok_or_else(|| failed(ending(&path)))?
         }
     };
-    greet(route, socket, resume).map_err(system)?.map_err(failed)
+    greet(route, path, socket, resume).map_err(system)?.map_err(failed)
 }
 
-/// Connects to the device process of a route; none if it does not run.
-pub(super) fn join(route: &Route, resume: Option<Generation>) -> Option<Started> {
-    let place = Place::of(&path(route)).ok()?;
+/// Connects to the device process that a new client of this route would have; none if it does not run.
+pub(super) fn join(route: &Route) -> Option<Started> {
+    join_at(route, path(route), None)
+}
+
+/// Connects to the device process with this socket; none if it does not run.
+pub(super) fn join_at(route: &Route, path: PathBuf, resume: Option<Generation>) -> Option<Started> {
+    let place = Place::of(&path).ok()?;
     let socket = place.connect().ok()??;
-    greet(route, socket, resume).ok()?.ok()
+    greet(route, path, socket, resume).ok()?.ok()
 }
 
 /// Waits for the lock of a place; none if the user has interrupted the wait.
@@ -79,23 +85,28 @@ fn lock(place: &Place) -> io::Result<Option<Lock>> {
     }
 }
 
-fn greet(route: &Route, socket: OwnedFd, resume: Option<Generation>) -> io::Result<Result<Started, String>> {
+fn greet(
+    route: &Route,
+    path: PathBuf,
+    socket: OwnedFd,
+    resume: Option<Generation>,
+) -> io::Result<Result<Started, String>> {
     if socket_peercred(&socket)?.uid != rustix::process::geteuid() {
         return Ok(Err("another user listens at the socket of its device process".to_owned()));
     }
     send_json(&socket, &Hello { version: VERSION, name: route.client.clone(), resume, memory: route.memory })?;
     Ok(match receive_json::<Welcome>(&socket)? {
         Some(Welcome::Ready { opened, version, descriptions, has_resumed }) => {
-            Ok(Started { socket, facts: Facts { opened, version, descriptions }, has_resumed })
+            Ok(Started { socket, facts: Facts { opened, version, descriptions }, has_resumed, path })
         }
         Some(Welcome::Refused { reason }) => Err(reason),
-        None => Err(ending(route)),
+        None => Err(ending(&path)),
     })
 }
 
-/// How the device process of a route has ended, on one line.
-pub(super) fn ending(route: &Route) -> String {
-    let words = Place::of(&path(route)).map(|place| place.last_words()).unwrap_or_default();
+/// How the device process with this socket has ended, on one line.
+pub(super) fn ending(path: &Path) -> String {
+    let words = Place::of(path).map(|place| place.last_words()).unwrap_or_default();
     let words = if words.is_empty() { words } else { format!(" ({words})") };
     format!("its device process has ended{words}")
 }
@@ -104,6 +115,8 @@ pub(super) fn ending(route: &Route) -> String {
 struct Starting {
     process: OwnedFd,
     line: BufReader<ChildStdout>,
+    /// The process' own line, if it came before the line with its number.
+    early: Option<String>,
 }
 
 impl Starting {
@@ -118,26 +131,42 @@ impl Starting {
         let mut child = command.stdin(lock.into_file()).stdout(Stdio::piped()).stderr(place.log()?).spawn()?;
         let mut line = BufReader::new(child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);
         // The child starts the device process and ends, so that the process is no child of this one.
-        let mut number = String::new();
-        line.read_line(&mut number)?;
+        let mut early = None;
+        let pid = loop {
+            let mut number = String::new();
+            if line.read_line(&mut number)? == 0 {
+                return Err(io::Error::other(format!("{} gave no process", program.display())));
+            }
+            match number.trim().parse().ok().and_then(Pid::from_raw) {
+                Some(pid) => break pid,
+                None => early = Some(number),
+            }
+        };
         child.wait()?;
-        let pid = number.trim().parse().ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| io::Error::other(format!("{} gave no process", program.display())))?;
-        Ok(Starting { process: pidfd_open(pid, PidfdFlags::empty())?, line })
+        let process = pidfd_open(pid, PidfdFlags::empty());
+        // A process that has ended has said why.
+        let process = if early.is_some() {
+            process.or_else(|_| pidfd_open(rustix::process::getpid(), PidfdFlags::empty()))
+        } else {
+            process
+        };
+        Ok(Starting { process: process?, line, early })
     }
 
     /// Waits until clients can connect.
     ///
     /// # Errors
-    /// The reason why they cannot; none if the user has interrupted the wait, and the process goes on.
+    /// The reason why they cannot; none if the user has interrupted the wait, which ends the process.
     fn wait(mut self, place: &Place) -> Result<(), Option<String>> {
         let begin = Instant::now();
         let system = |error: io::Error| Some(format!("its device process cannot be reached: {error}"));
-        loop {
+        while self.early.is_none() {
             if !self.line.buffer().is_empty() || wait_for(self.line.get_ref(), PollFlags::IN).map_err(system)? {
                 break;
             }
             if interrupted() {
+                // A plugin may hang, and its process has the lock.
+                self.kill();
                 return Err(None);
             }
             if begin.elapsed() > DEADLINE {
@@ -149,8 +178,10 @@ impl Starting {
                 )));
             }
         }
-        let mut line = String::new();
-        self.line.read_line(&mut line).map_err(system)?;
+        let mut line = self.early.take().unwrap_or_default();
+        if line.is_empty() {
+            self.line.read_line(&mut line).map_err(system)?;
+        }
         match serde_json::from_str::<Result<(), String>>(&line) {
             Ok(opened) => opened.map_err(Some),
             Err(_) => Err(Some(format!("the plugin has ended its device process: {}", place.last_words()))),
@@ -199,30 +230,14 @@ pub(crate) fn folder() -> PathBuf {
     runtime.or_else(cached).unwrap_or_else(temporary)
 }
 
-/// What the device process of a route holds, and for whom; none if it does not run.
+/// Asks the device process with this socket a question; none if it does not run.
 ///
 /// # Errors
 /// If the process does not answer.
-pub fn report(route: &Route) -> io::Result<Option<ProcessReport>> {
-    match asked(route, Question::Report)? {
-        None => Ok(None),
-        Some(Answer::Report(report)) => Ok(Some(report)),
-        Some(other) => Err(io::Error::other(format!("the device process answers {other:?}"))),
-    }
-}
-
-/// Ends the device process of a route, and returns whether it ran.
-///
-/// # Errors
-/// If the process does not answer.
-pub fn close(route: &Route) -> io::Result<bool> {
-    Ok(asked(route, Question::Close)?.is_some())
-}
-
-fn asked(route: &Route, question: Question) -> io::Result<Option<Answer>> {
+pub(super) fn asked(route: &Route, path: &Path, question: Question) -> io::Result<Option<Answer>> {
     // Who only asks has no name, and is in no report.
     let route = Route { client: String::new(), ..route.clone() };
-    let Some(Started { socket, .. }) = join(&route, None) else { return Ok(None) };
+    let Some(Started { socket, .. }) = join_at(&route, path.to_owned(), None) else { return Ok(None) };
     let mut packet = Outgoing::default();
     packet.push(&Request::Ask { ticket: 0, question })?;
     packet.send(&socket, &interrupted)?;

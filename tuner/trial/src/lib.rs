@@ -56,7 +56,7 @@ pub use origin::{calls_to, lines_of, witness_errors};
 pub use place::in_cell;
 pub use plugins::is_open;
 #[cfg(feature = "plugins")]
-pub use plugins::{client_of, route_to, use_device_process};
+pub use plugins::{client_of, use_device_process};
 pub use runtime::{ObjectiveValue, run_in_process, run_objective};
 #[cfg(feature = "plugins")]
 pub use seed::seed;

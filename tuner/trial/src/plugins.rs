@@ -32,15 +32,6 @@ pub fn use_device_process(program: &Path, client: String) {
     PROCESS.get_or_init(|| (program.to_owned(), client));
 }
 
-/// How this process reaches the device process of a plugin; none where it opens plugins itself.
-///
-/// # Errors
-/// If the plugin is not on this machine.
-pub fn route_to(device: &DeviceName) -> Result<Option<Route>, BoxError> {
-    let Some((program, client)) = PROCESS.get() else { return Ok(None) };
-    Ok(Some(route(device, library_of(device)?, program, client)))
-}
-
 fn route(device: &DeviceName, plugin: PathBuf, program: &Path, client: &str) -> Route {
     let (device, program, client) = (device.first().to_string(), Some(program.to_owned()), client.to_owned());
     Route { device, plugin, program, client, memory: MemoryClaim::Free }
