@@ -171,16 +171,17 @@ def test_a_device_that_was_open_is_refused_to_a_copy_of_its_process(start, monke
 
 
 @pytest.mark.parametrize("place", ["load", "initialize", "client"])
-def test_a_plugin_that_aborts_costs_the_cell_alone(devices, place):
-    set_variable(devices, "FERROTUNE_PJRT_FAULT", f"{place}:abort")
-    try:
-        error = devices.fails(f"%tpu_connect --selftest --plugin {PLUGIN}").error
-    finally:
-        set_variable(devices, "FERROTUNE_PJRT_FAULT", "")
+def test_a_plugin_that_aborts_costs_the_cell_alone(start, place, monkeypatch):
+    for name, value in HELPER.items():
+        monkeypatch.setenv(name, value)
+    session = start()
+    set_variable(session, "FERROTUNE_PJRT_FAULT", f"{place}:abort")
+    error = session.fails(f"%tpu_connect --selftest --plugin {PLUGIN}").error
     assert "the plugin has ended its device process" in error and "already in use by process 42" in error
 
 
 def test_an_interrupt_ends_a_plugin_that_hangs(devices):
+    devices.run("%device close")
     set_variable(devices, "FERROTUNE_PJRT_FAULT", "client:hang")
     try:
         outcome = devices.interrupt_when(f"%tpu_connect --plugin {PLUGIN}", a_plugin_is_tried, "process that tries a plugin")

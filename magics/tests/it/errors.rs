@@ -122,13 +122,13 @@ fn arguments_that_a_magic_has_no_place_for_are_refused() {
             "%tpu_connect --plugin libtpu.so --tpu local",
         ],
         expect![[r#"
-            1: unexpected argument cpu; usage: %device [--report]
-            1: unexpected argument ;; usage: %device [--report]
+            1: close cpu: %device takes `close`, --report, or nothing; usage: %device [close] [--report]
+            1: unexpected argument ;; usage: %device [close] [--report]
             1: unexpected argument 2; usage: %trials [ID] [--sort COLUMN] [--where CONDITION] [--columns NAMES] [--limit N] [--project NAME] [--directory FOLDER]
             1: unexpected argument x; usage: %time STATEMENT, or %%time on the first line of a cell
             1: unexpected argument x; usage: %time STATEMENT, or %%time on the first line of a cell
             1: unknown option --requires; did you mean --require? usage: %tpu_connect [--tpu NAME|local] [--require] [--plugin cuda|rocm|oneapi|cpu|FILE] [--selftest]
-            1: unknown option -v; usage: %device [--report]
+            1: unknown option -v; usage: %device [close] [--report]
             1: unexpected argument all; usage: %devices
             1: %tpu_check needs STEP|FILE to compile; usage: %tpu_check --tpu TYPE [--project NAME] [--trial ID] [--directory FOLDER] [STEP|FILE]
             1: %tpu_check needs --tpu TYPE; usage: %tpu_check --tpu TYPE [--project NAME] [--trial ID] [--directory FOLDER] [STEP|FILE]

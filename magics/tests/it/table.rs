@@ -26,7 +26,7 @@ fn lsmagic_lists_every_form() {
           %checkpoint   keep the variables as they are now
           %checkpoints  list the states that %undo and %restore can bring back
           %dep          add a crate in the newest version that this toolchain can build
-          %device       show the device in use
+          %device       show the device in use, or close it
           %devices      list the CPU, the cards and the TPU of this machine
           %doc          show the documentation of a name
           %env          list, show or set environment variables of cells, trials and cargo
@@ -76,7 +76,7 @@ fn lsmagic_lists_every_form() {
 #[test]
 fn help_shows_usage_options_and_an_example() {
     expect![[r#"
-        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--from STUDY] [--seed N] [--project NAME] [--directory FOLDER] [--storage URL] [--heartbeat TIME] [--publish [URL]] [--on LAUNCHER] [--workers N] [--cpus N] [--gpus N] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--worker-trials N] [--grace TIME] [--device-wait TIME] [--mirror FOLDER] [--tensorboard FOLDER] [--profile N] [--debug-nans] [--background] [--continue] [--overwrite], and a closure |trial| { … } below
+        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--from STUDY] [--seed N] [--project NAME] [--directory FOLDER] [--storage URL] [--heartbeat TIME] [--publish [URL]] [--on LAUNCHER] [--workers N] [--cpus N] [--gpus N] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--worker-trials N] [--grace TIME] [--device-memory SIZE] [--device-wait TIME] [--mirror FOLDER] [--tensorboard FOLDER] [--profile N] [--debug-nans] [--background] [--continue] [--overwrite], and a closure |trial| { … } below
 
         search for the parameters with which a closure does best
 
@@ -150,6 +150,7 @@ fn help_shows_usage_options_and_an_example() {
           --keep-best N                 how many trials keep their checkpoints (default: 3)
           --worker-trials N             on a TPU, trials that one process runs before another one takes its place (default: 50)
           --grace TIME                  on a TPU, how long a process may take to leave before it is killed (default: 20s)
+          --device-memory SIZE          the memory of a shared card or TPU that a trial may use (default: an equal part of what is free)
           --device-wait TIME            on a TPU, how long to wait while another process uses it (default: 60s)
           --mirror FOLDER               copy the study to this folder as it grows, and go on from there
           --tensorboard FOLDER          write files for TensorBoard there while the search runs
@@ -215,7 +216,7 @@ fn completion_offers_magics_options_and_values() {
         %%tune --oracle : 16 Of(Oracle)
         %%tune --objective acc:max --oracle g: 36 Of(Oracle)
         %%tune --oracle=g: 16 Of(Oracle)
-        %%tune --seed 1 : 16 --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --from --project --directory --storage --heartbeat --publish --on --workers --cpus --gpus --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --worker-trials --grace --device-wait --mirror --tensorboard --profile --debug-nans --background --continue --overwrite
+        %%tune --seed 1 : 16 --objective --constraint --oracle --pruner --terminator --max-trials --executions --fix --enqueue --tune-only --from --project --directory --storage --heartbeat --publish --on --workers --cpus --gpus --timeout --trial-timeout --memory --concurrency --threads --retries --max-consecutive-failures --keep-best --worker-trials --grace --device-memory --device-wait --mirror --tensorboard --profile --debug-nans --background --continue --overwrite
         %tune st: 6 Of(Words(["status", "wait", "stop"]))
         %plot : 6 Of(Plot)
         %plot --project d: 16 Of(Study)
