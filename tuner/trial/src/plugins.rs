@@ -12,7 +12,6 @@ use ferrotune_devices::process::MemoryClaim;
 use ferrotune_devices::runtime::{Client, Route};
 use ferrotune_devices::{Cluster, DeviceName, Machine, fork, open_jointly};
 use ferrotune_space::record::DeviceUse;
-use ferrotune_space::spec::takes_one_process;
 use ferrotune_space::wire::{BUDGET_VARIABLE, DEVICE_MEMORY_VARIABLE, PluginCopy, TRIAL_VARIABLE, trial_named};
 use ferrotune_state::{BoxError, given_seed};
 use ferrotune_xla::{Options, identity};
@@ -200,7 +199,7 @@ fn opened<'a>(
 /// process has it, and for XLA's plugin of the CPU, whose memory is then the trial's own.
 fn joined(device: &DeviceName) -> Option<Client> {
     let client = std::env::var(TRIAL_VARIABLE).ok().and_then(|name| trial_named(&name))?;
-    if !device.is_card() && !takes_one_process(&device.to_string()) {
+    if !device.is_card() && device.to_string() != "tpu" {
         return None;
     }
     let memory = match std::env::var(DEVICE_MEMORY_VARIABLE).ok()?.split_once('/') {
