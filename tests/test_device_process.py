@@ -10,6 +10,7 @@ import time
 import pytest
 
 from device_place import DEVICE, IMPORTS, Place, pid_of, report
+from session import wait_for
 from test_devices import HELPER, PLUGIN, set_variable
 from test_devices_xla import XLA_CPU
 
@@ -201,6 +202,47 @@ def test_an_interrupt_ends_the_wait_for_a_long_execution(notebook, runs):
         assert pid_of(notebook) == pid, "a cell that has taken no variable is not taken back"
     check_values(notebook)
     assert notebook.ok("(&ready + &onwards)?.sum_all()?.to_scalar::<f32>()?").result == "18.0"
+
+
+LONG_PROGRAM = """
+let first = Tensor::from_vec(vec![0.3f32; 8 * ROWS], (ROWS, 8), &device)?;
+let by = first.narrow(0, 0, 8)?;
+let mut sum = first.clone();
+println!("begun");
+for chain in 0..8 {
+    let mut link = first.clone();
+    for index in 0..120 { link = ((link.matmul(&by)? * ((chain * 120 + index) as f64 * 1e-6))?.sin()? + &first)?; }
+    sum = (sum + link)?;
+}
+sum.sum_all()?.to_scalar::<f32>()?;
+"""
+
+
+def test_a_program_is_compiled_though_its_cell_was_interrupted(place, notebook):
+    # Numbers are inputs of a lazy program, and no cache of programs has one with these dimensions.
+    rows = 8 + time.time_ns() // 1000 % 10000
+    whole = notebook.ok(LONG_PROGRAM.replace("ROWS", str(rows))).seconds
+    code = LONG_PROGRAM.replace("ROWS", str(rows + 1))
+    pid = interrupted(notebook, code, 1)
+    assert pid_of(notebook) == pid
+    # The compilation goes on beside this.
+    assert notebook.ok("ready.to_vec1::<f32>()?").result == "[0.0, 1.0, 2.0, 3.0]"
+    wait_for(lambda: is_idle(place.process), "end of the compilation", 120)
+    again = notebook.ok(code).seconds
+    print(f"a cell that compiled took {whole:.1f} s, and the interrupted one {again:.1f} s when it ran again")
+    assert again < whole / 2
+    check_values(notebook)
+
+
+def is_idle(process):
+    """Whether a process uses almost no processor for a fifth of a second."""
+    def used():
+        with open(f"/proc/{process}/stat") as stat:
+            return sum(map(int, stat.read().rpartition(")")[2].split()[11:13]))
+
+    before = used()
+    time.sleep(0.2)
+    return used() - before < 2
 
 
 def test_a_device_process_that_is_killed_costs_its_values_alone(place, notebook):
