@@ -131,9 +131,11 @@ def test_a_crash_is_tried_again_and_a_worker_is_replaced_after_its_trials(tpu):
 
 def test_a_device_that_another_process_has_is_named_and_left_alone(tpu):
     session, lock_file = tpu
-    opened = session.ok("let mine = Tensor::ones(3, DType::F32, &ferrotune::device::current()?)?; std::process::id()")
+    session.ok("%device close")
+    session.ok("let mine = Tensor::ones(3, DType::F32, &ferrotune::device::current()?)?; mine.to_vec1::<f32>()?;")
+    holder = re.search(r"the device process (\d+)", session.ok("%device --report").display)[1]
     error = session.fails(search("--max-trials 2 --project held --device-wait 1s")).error
-    assert re.search(rf"libtpu\.so takes one process at a time, and process {opened.result} \(.*\) has {lock_file} open, also after 1 s; "
+    assert re.search(rf"libtpu\.so takes one process at a time, and process {holder} \(.*\) has {lock_file} open, also after 1 s; "
                      "end that process or restart its notebook", error), error
     assert session.ok("mine.to_vec1::<f32>()?").result == "[1.0, 1.0, 1.0]"
     error = session.fails(search("--max-trials 2 --project held --concurrency 2")).error

@@ -24,6 +24,7 @@ use memory::Limit;
 use objects::Objects;
 use programs::Programs;
 use protocol::{Generation, Hello, VERSION, Welcome};
+use rustix::event::PollFlags;
 use rustix::net::sockopt::socket_peercred;
 use session::Session;
 use socket::Socket;
@@ -171,7 +172,12 @@ impl Server {
     fn greet(self: &Arc<Server>, socket: OwnedFd) -> io::Result<()> {
         if socket_peercred(&socket)?.uid != rustix::process::geteuid() {
             let reason = "its device process belongs to another user".to_owned();
-            return socket::send_json(&socket, &Welcome::Refused { reason });
+            socket::send_json(&socket, &Welcome::Refused { reason })?;
+            // With a message that is not read, the refusal would be lost when the socket is closed.
+            if packet::wait_for(&socket, PollFlags::IN)? {
+                socket::receive_json::<serde_json::Value>(&socket)?;
+            }
+            return Ok(());
         }
         let Some(hello) = socket::receive_json::<Hello>(&socket)? else { return Ok(()) };
         if hello.version != VERSION {

@@ -257,7 +257,7 @@ impl<'a> Supervisor<'a> {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
         let threads = spec.supervision.threads.unwrap_or(cores / concurrency).max(1);
         let (earlier, earlier_trials) = (Earlier::of(journal.trials()), journal.trials().len() as u64);
-        let residence = spec.has_staying_worker().then(Residence::new);
+        let residence = spec.has_staying_worker().then(|| Residence::new(&spec.device));
         let mut supervision = spec.supervision;
         // All workers together run this many trials side by side.
         supervision.concurrency *= spec.placement.and_then(|placement| placement.workers).unwrap_or(1);

@@ -25,6 +25,7 @@ pub(crate) struct Hello {
     /// The generation whose buffers and executables the client goes on with.
     pub(crate) resume: Option<Generation>,
     /// How much of the device's memory the client may use.
+    #[serde(default)]
     pub(crate) memory: MemoryClaim,
 }
 

@@ -209,6 +209,8 @@ fn path(route: &Route) -> PathBuf {
     hasher.update(format!("{:?}", file.map(|file| (file.len(), file.modified().ok()))));
     let mut variables: Vec<_> = std::env::vars_os().collect();
     variables.retain(|(name, _)| READ_BY_PLUGINS.iter().any(|start| name.as_bytes().starts_with(start.as_bytes())));
+    // Cells and programs have different ones, and they change nothing that is computed.
+    variables.retain(|(name, _)| !name.as_bytes().ends_with(b"_LOG_LEVEL"));
     variables.sort();
     for (name, value) in variables {
         hasher.update(name.as_bytes());

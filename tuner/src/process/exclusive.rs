@@ -29,19 +29,21 @@ pub struct ExclusiveDevice {
     /// The path of the turn file, beside the lock file. A search locks it while its trials may use the device.
     turn_file: PathBuf,
     turn: Option<File>,
+    /// Whether trials join the device process of a notebook, which is then no other user of the device.
+    is_shared: bool,
 }
 
 impl ExclusiveDevice {
-    /// The device of this machine, without the turn.
-    pub fn of_this_machine() -> ExclusiveDevice {
+    /// The device of this machine, without the turn. `is_shared` tells whether trials join the device process of a notebook.
+    pub fn of_this_machine(is_shared: bool) -> ExclusiveDevice {
         let lock_file = std::env::var_os(LOCK_FILE_VARIABLE).unwrap_or_else(|| LOCK_FILE.into());
-        ExclusiveDevice::at(lock_file.into())
+        ExclusiveDevice { is_shared, ..ExclusiveDevice::at(lock_file.into()) }
     }
 
     fn at(lock_file: PathBuf) -> ExclusiveDevice {
         let mut turn_file = lock_file.clone().into_os_string();
         turn_file.push(".ferrotune");
-        ExclusiveDevice { lock_file, turn_file: turn_file.into(), turn: None }
+        ExclusiveDevice { lock_file, turn_file: turn_file.into(), turn: None, is_shared: false }
     }
 
     /// Takes the turn, which is kept until this value is dropped. If another process has the turn or the device, returns a
@@ -72,8 +74,7 @@ impl ExclusiveDevice {
         };
         let found = self.holder_of(|target| target == self.lock_file || is_node(target));
         let found = found.or_else(|| Some((locker(&self.lock_file)?, self.lock_file.clone())));
-        // Trials share the device with the notebook whose device process has it.
-        let found = found.filter(|(pid, _)| !is_device_process(*pid));
+        let found = found.filter(|(pid, _)| !self.is_shared || !is_device_process(*pid));
         found.map(|(pid, target)| format!("{} has {} open", named(pid), target.display()))
     }
 

@@ -29,8 +29,9 @@ pub(super) struct Residence {
 }
 
 impl Residence {
-    pub(super) fn new() -> Residence {
-        Residence { device: ExclusiveDevice::of_this_machine(), idle: None }
+    /// The residence of a worker on this device. By its name, and not by its library, a trial shares a TPU with a notebook.
+    pub(super) fn new(device: &str) -> Residence {
+        Residence { device: ExclusiveDevice::of_this_machine(device == "tpu"), idle: None }
     }
 }
 
