@@ -4,7 +4,7 @@ import os
 import pathlib
 import re
 
-from session import Session, is_alive, wait_for
+from session import Session, descendants, is_alive, wait_for
 
 LINGER_S = 1
 
@@ -65,7 +65,7 @@ class Place:
         # The supervisor of cells waits for what has ended when the next cell has run.
         for notebook in self.notebooks:
             notebook.ok("0;")
-        wait_for(lambda: not any(is_ended_device_process(child) for kernel in kernels for child in below(kernel)), "end of the zombies", 5)
+        wait_for(lambda: not any(is_ended_device_process(child) for kernel in kernels for child in descendants(kernel)), "end of the zombies", 5)
         left = [message for notebook in self.notebooks for message in notebook.unclaimed()]
         assert left == [], left
         for notebook in self.notebooks:
@@ -90,20 +90,6 @@ def is_ended_device_process(pid):
     except OSError:
         return False
     return state == "Z" and int(session) == pid
-
-
-def below(pid):
-    """The processes that a process has started, and those that they have."""
-    parents = {}
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-    found = [pid]
-    for parent in found:
-        found += [child for child, its in parents.items() if its == parent]
-    return found[1:]
 
 
 def pid_of(notebook):

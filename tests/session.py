@@ -89,6 +89,19 @@ def wait_for(condition, what, seconds=60):
         time.sleep(0.01)
 
 
+def descendants(pid):
+    """The processes that a process has started, and theirs."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if parent == pid:
+            found += [int(path.parent.name), *descendants(int(path.parent.name))]
+    return found
+
+
 def is_alive(pid):
     """Whether a process runs; one that has ended and that nobody has waited for yet does not."""
     try:

@@ -4,8 +4,8 @@ import pathlib
 
 import pytest
 
-from session import wait_for
-from test_python_extension import descendants, fresh, python, rust_pid, value  # noqa: F401 (fixtures)
+from session import descendants, wait_for
+from test_python_extension import fresh, python, rust_pid, value  # noqa: F401 (fixtures)
 
 # From this size on, a vector of Rust has pages of its own.
 LARGE = 256 << 20

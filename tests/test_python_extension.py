@@ -11,7 +11,7 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-from session import Session, is_alive, wait_for
+from session import Session, descendants, is_alive, wait_for
 
 PACKAGE = pathlib.Path(__file__).parent.parent / "python"
 TIMEOUT_S = 300
@@ -54,19 +54,6 @@ def value(session, expression):
 
 def rust_pid(session):
     return int(value(session, "__import__('ferrotune')._extension._companion._manager.provisioner.process.pid"))
-
-
-def descendants(pid):
-    """The processes that a process has started, and theirs."""
-    found = []
-    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        if parent == pid:
-            found += [int(path.parent.name), *descendants(int(path.parent.name))]
-    return found
 
 
 def test_a_rust_cell_shows_its_outputs_in_order_and_its_value(tmp_path):

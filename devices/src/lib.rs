@@ -47,6 +47,7 @@ pub use finding::Finding;
 pub use joint::{JointError, open_jointly};
 pub use machine::{Machine, Metadata};
 pub use names::{DeviceName, NoPlugin, find_plugin, name_of_plugin};
+pub use opened::identity;
 pub use python::{PYTHON_VARIABLE, prefix_of_ancestor};
 pub use report::Report;
 pub use shortage::Shortage;

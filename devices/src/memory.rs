@@ -60,6 +60,14 @@ impl Mapped {
     }
 }
 
+impl Deref for Mapped {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.map
+    }
+}
+
 /// Bytes of this process, or of a sealed memory file.
 #[derive(Clone, Debug)]
 pub(crate) enum Bytes {
@@ -73,7 +81,7 @@ impl Deref for Bytes {
     fn deref(&self) -> &[u8] {
         match self {
             Bytes::Own(bytes) => bytes,
-            Bytes::Mapped(mapped) => &mapped.map,
+            Bytes::Mapped(mapped) => mapped,
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::strategy::{Strategy, StrategyError};
 use ferrotune_machine::format::precise_bytes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::path::Path;
 
 /// The identity of a plugin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +27,13 @@ pub struct Opened {
     pub version: String,
     /// The devices that this machine can use; on a TPU, its cores.
     pub devices: Vec<OpenDevice>,
+}
+
+/// The identity of a plugin's library, which differs between builds: XLA:CPU, for one, has no version of its own.
+pub fn identity(plugin: &Path) -> String {
+    let file = std::fs::metadata(plugin).ok();
+    let changed = file.as_ref().and_then(|file| file.modified().ok());
+    format!("{} {:?} {changed:?}", plugin.display(), file.map(|file| file.len()))
 }
 
 impl Strategy {

@@ -40,6 +40,6 @@ pub use literal::{Element, Literal};
 pub use named::{Named, Value};
 pub use plugin::Plugin;
 pub use profiler::Profiler;
-pub(crate) use run::{Argument, check_inputs};
 pub use run::{Input, Launch, LoadedExecutable, Refused};
+pub(crate) use run::{Wrapped, check_inputs};
 pub use topology::Topology;

@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The last argument of a device process that is no child of its starter.
-pub const DETACHED: &str = "--detached";
+const DETACHED: &str = "--detached";
 
 /// The plugin and its clients.
 #[derive(Debug)]
@@ -69,18 +69,12 @@ struct Kept {
     objects: Objects,
 }
 
-/// Starts the device process, which is no child of the caller, and writes its process id to standard output. Standard input is the locked
-/// file of the socket's place: the process keeps the lock until clients can connect.
+/// Starts the device process, which is no child of the caller. Standard input is the locked file of the socket's place: the process keeps
+/// the lock until clients can connect.
 pub fn start() -> ExitCode {
     let mut command = std::process::Command::new("/proc/self/exe");
     match command.args(std::env::args_os().skip(1)).arg(DETACHED).spawn() {
-        Ok(child) => {
-            #[expect(clippy::print_stdout, reason = "the starter reads the number")]
-            {
-                println!("{}", child.id());
-            }
-            ExitCode::SUCCESS
-        }
+        Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ferrotune device: {error}");
             ExitCode::FAILURE
@@ -88,8 +82,8 @@ pub fn start() -> ExitCode {
     }
 }
 
-/// Opens the plugin, and serves clients at the path `socket`. Once they can connect, writes a line to standard output: `{"Ok":null}`, or
-/// the reason why the plugin does not open.
+/// Opens the plugin, and serves clients at the path `socket`. Writes its process id to standard output, and a second line once clients can
+/// connect: `{"Ok":null}`, or the reason why the plugin does not open.
 pub fn main(name: &str, plugin: &Path, socket: &Path) -> ExitCode {
     match run(name, plugin, socket) {
         Ok(()) => ExitCode::SUCCESS,
@@ -107,6 +101,8 @@ fn run(name: &str, plugin: &Path, socket: &Path) -> io::Result<()> {
     }
     std::env::set_current_dir("/")?;
     let mut starter = File::from(rustix::io::dup(io::stdout())?);
+    // The starter may have ended.
+    let _ = writeln!(starter, "{}", std::process::id());
     // What the plugin prints goes to the log.
     rustix::stdio::dup2_stdout(io::stderr())?;
     let opened = Server::open(name, plugin).map(Arc::new);
@@ -174,7 +170,7 @@ impl Server {
             let reason = "its device process belongs to another user".to_owned();
             socket::send_json(&socket, &Welcome::Refused { reason })?;
             // With a message that is not read, the refusal would be lost when the socket is closed.
-            if packet::wait_for(&socket, PollFlags::IN)? {
+            if packet::wait_for(&socket, PollFlags::IN, packet::TICK)? {
                 socket::receive_json::<serde_json::Value>(&socket)?;
             }
             return Ok(());
@@ -215,7 +211,7 @@ impl Server {
             MemoryClaim::Part(parts) => {
                 let sessions: Vec<Arc<Session>> = self.sessions().iter().filter_map(Weak::upgrade).collect();
                 let with_claims = sessions.iter().filter(|session| session.budget.is_some());
-                let theirs: u64 = with_claims.map(|session| session.report().bytes).sum();
+                let theirs: u64 = with_claims.map(|session| session.objects().bytes().0).sum();
                 let free = self.limit.free(self.held.load(Ordering::Relaxed))?;
                 Some((free + theirs) / parts.max(1))
             }

@@ -147,7 +147,7 @@ pub fn report() {
         return say(format!("connected to {name}, and nothing was computed there yet"));
     }
     match current() {
-        Ok(device) => say(traffic(&name, &device) + &held(&name)),
+        Ok(device) => say(traffic(&name, &device) + &held(&name, client_of(&name))),
         Err(error) => fail(&error.to_string()),
     }
 }
@@ -183,8 +183,8 @@ fn open_client() -> Result<Option<Client>, BoxError> {
 }
 
 /// What the device process holds, and for whom.
-fn held(name: &str) -> String {
-    let report = open_client().ok().flatten().and_then(|client| client.report().ok().flatten());
+fn held(name: &str, client: Result<Client, BoxError>) -> String {
+    let report = client.ok().and_then(|client| client.report().ok().flatten());
     report.map_or_else(String::new, |report| format!("\nthe device process {} of {name} {report}", report.process))
 }
 

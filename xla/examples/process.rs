@@ -63,9 +63,8 @@ fn main() -> Outcome<()> {
         compare(&format!("{name}, losses read at the end, a step"), &mut forms, |bench| bench.train(index, false))?;
         compare(&format!("{name}, loss read in each step, a step"), &mut forms, |bench| bench.train(index, true))?;
     }
-    let up_and_down = |bench: &mut Bench| bench.copies();
-    compare("64 MiB to the device", &mut forms, |bench| up_and_down(bench).map(|times| times.0))?;
-    compare("64 MiB to the host", &mut forms, |bench| up_and_down(bench).map(|times| times.1))?;
+    compare("64 MiB to the device", &mut forms, |bench| bench.copies().map(|times| times.0))?;
+    compare("64 MiB to the host", &mut forms, |bench| bench.copies().map(|times| times.1))?;
     Ok(())
 }
 

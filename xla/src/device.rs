@@ -6,6 +6,7 @@ use crate::executables::Executables;
 use crate::mesh::Cores;
 use crate::random::Generator;
 use candle_core::{Device, Error, Result, bail, external};
+pub use ferrotune_devices::identity;
 use ferrotune_devices::pjrt::{Override, Plugin};
 use ferrotune_devices::runtime::{self, Client, Profiler};
 use ferrotune_devices::{Cluster, open_jointly};
@@ -66,13 +67,6 @@ pub fn open(plugin: &Path) -> Result<Device> {
 pub fn open_with(plugin: &Path, options: Options<'_>) -> Result<Device> {
     let client = Plugin::load(plugin).and_then(|plugin| plugin.client(&[])).map_err(Error::wrap)?;
     device_on(client.into(), &identity(plugin), options)
-}
-
-/// The identity of a plugin's library, which differs between builds: XLA:CPU, for one, has no version of its own.
-pub fn identity(plugin: &Path) -> String {
-    let file = std::fs::metadata(plugin).ok();
-    let changed = file.as_ref().and_then(|file| file.modified().ok());
-    format!("{} {:?} {changed:?}", plugin.display(), file.map(|file| file.len()))
 }
 
 /// Opens the first devices of a plugin in each of several processes as one device. All workers of the cluster call this at the same

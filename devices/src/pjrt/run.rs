@@ -27,39 +27,39 @@ pub struct LoadedExecutable {
 
 /// An argument of a run.
 #[derive(Debug)]
-pub enum Input<'a> {
+pub enum Input<'a, B = Buffer> {
     /// A buffer that the caller keeps, even if the program could use its memory.
-    Keep(&'a Buffer),
+    Keep(&'a B),
     /// A buffer that the caller no longer needs, so that the program may use its memory for an output.
-    Donate(Buffer),
+    Donate(B),
 }
 
-/// An argument of a run, whose buffer may be wrapped.
-pub(crate) trait Argument {
-    /// The buffer; none if it is of another client.
-    fn buffer(&self) -> Option<&Buffer>;
-
-    /// Whether the caller keeps the buffer.
-    fn is_kept(&self) -> bool;
-
-    /// The buffer, if the program may use its memory.
-    fn into_donated(self) -> Option<Buffer>;
-}
-
-impl Argument for Input<'_> {
-    fn buffer(&self) -> Option<&Buffer> {
+impl<B> Input<'_, B> {
+    /// The buffer, and whether the caller gives it away.
+    pub(crate) fn parts(&self) -> (&B, bool) {
         match self {
-            Input::Keep(buffer) => Some(buffer),
-            Input::Donate(buffer) => Some(buffer),
+            Input::Keep(buffer) => (buffer, false),
+            Input::Donate(buffer) => (buffer, true),
         }
     }
+}
 
-    fn is_kept(&self) -> bool {
-        matches!(self, Input::Keep(_))
+/// A buffer that may be one of a plugin that this process has opened.
+pub(crate) trait Wrapped {
+    /// The buffer; none if it is of another client.
+    fn here(&self) -> Option<&Buffer>;
+
+    /// The buffer; none if it is of another client.
+    fn into_here(self) -> Option<Buffer>;
+}
+
+impl Wrapped for Buffer {
+    fn here(&self) -> Option<&Buffer> {
+        Some(self)
     }
 
-    fn into_donated(self) -> Option<Buffer> {
-        if let Input::Donate(buffer) = self { Some(buffer) } else { None }
+    fn into_here(self) -> Option<Buffer> {
+        Some(self)
     }
 }
 
@@ -75,11 +75,11 @@ pub struct Launch {
 /// The error and the inputs of a run that was not started. [`Buffer::is_deleted`] tells whether the plugin has nevertheless consumed a
 /// donated input.
 #[derive(Debug)]
-pub struct Refused<'a> {
+pub struct Refused<'a, B = Buffer> {
     /// The reason why the run was not started.
     pub error: PjrtError,
     /// The inputs of each device.
-    pub inputs: Vec<Vec<Input<'a>>>,
+    pub inputs: Vec<Vec<Input<'a, B>>>,
 }
 
 impl Launch {
@@ -129,7 +129,7 @@ impl LoadedExecutable {
     /// # Errors
     /// The errors of [`LoadedExecutable::launch`].
     pub fn run(&self, inputs: &[&Buffer]) -> Result<Launch, PjrtError> {
-        self.launch(vec![inputs.iter().map(|buffer| Input::Keep(buffer)).collect()])
+        self.launch(vec![inputs.iter().copied().map(Input::Keep).collect()])
     }
 
     /// Starts the program, with the inputs of each device. An input is donated only if it is donated on every device.
@@ -145,31 +145,23 @@ impl LoadedExecutable {
     /// # Errors
     /// The errors of [`LoadedExecutable::launch`].
     pub fn launch_or_return<'a>(&self, inputs: Vec<Vec<Input<'a>>>) -> Result<Launch, Refused<'a>> {
-        match self.start(inputs) {
-            Ok((outputs, done)) => Ok(Launch { outputs, done }),
-            Err((error, inputs)) => Err(Refused { error, inputs }),
-        }
+        self.start(inputs)
     }
 
-    /// Starts the program, and returns the outputs of each device and the events of the run's end. If the run is not started, returns
-    /// the error and the inputs.
-    #[expect(clippy::type_complexity, reason = "each caller has its own types for these")]
-    pub(crate) fn start<A: Argument>(
-        &self,
-        inputs: Vec<Vec<A>>,
-    ) -> Result<(Vec<Vec<Buffer>>, Ends), (PjrtError, Vec<Vec<A>>)> {
+    /// Starts the program with buffers that may be wrapped, and returns the inputs if the run is not started.
+    pub(crate) fn start<'a, B: Wrapped>(&self, inputs: Vec<Vec<Input<'a, B>>>) -> Result<Launch, Refused<'a, B>> {
         match self.execute(&inputs) {
-            Ok((outputs, done)) => {
-                self.free_later(inputs, &done);
-                Ok((outputs, done))
+            Ok(launch) => {
+                self.free_later(inputs, &launch.done);
+                Ok(launch)
             }
-            Err(error) => Err((error, inputs)),
+            Err(error) => Err(Refused { error, inputs }),
         }
     }
 
-    fn execute<A: Argument>(&self, inputs: &[Vec<A>]) -> Result<(Vec<Vec<Buffer>>, Ends), PjrtError> {
+    fn execute<B: Wrapped>(&self, inputs: &[Vec<Input<'_, B>>]) -> Result<Launch, PjrtError> {
         let input_count = check_inputs(inputs.iter().map(Vec::len), self.device_count)?;
-        let pointer = |input: &A| input.buffer().map(|buffer| buffer.object.pointer);
+        let pointer = |input: &Input<'_, B>| input.parts().0.here().map(|buffer| buffer.object.pointer);
         let rows: Option<Vec<Vec<Pointer>>> = inputs.iter().map(|row| row.iter().map(pointer).collect()).collect();
         let other = || PjrtError::Mismatch { what: "a program runs only on arrays of its own client".to_owned() };
         let rows = rows.ok_or_else(other)?;
@@ -202,12 +194,13 @@ impl LoadedExecutable {
         }
         let wrap = |row: Vec<Pointer>| row.into_iter().map(|buffer| Buffer::new(&self.client, buffer)).collect();
         let outputs: Vec<Vec<Buffer>> = outputs.into_iter().map(wrap).collect::<Result<_, _>>()?;
-        Ok((outputs, done))
+        Ok(Launch { outputs, done })
     }
 
     /// Keeps donated buffers until their run has ended, and frees the buffers of runs that have ended.
-    fn free_later<A: Argument>(&self, inputs: Vec<Vec<A>>, ends: &Ends) {
-        let buffers: Vec<Buffer> = inputs.into_iter().flatten().filter_map(A::into_donated).collect();
+    fn free_later<B: Wrapped>(&self, inputs: Vec<Vec<Input<'_, B>>>, ends: &Ends) {
+        let donated = |input| if let Input::Donate(buffer) = input { B::into_here(buffer) } else { None };
+        let buffers: Vec<Buffer> = inputs.into_iter().flatten().filter_map(donated).collect();
         let mut donated = self.donated.lock().unwrap_or_else(PoisonError::into_inner);
         // An event that cannot be read counts as over; freeing a buffer may then wait for its run.
         let is_over = |events: &[Event]| events.iter().all(|event| event.is_ready().unwrap_or(true));
@@ -243,7 +236,7 @@ fn next_launch() -> i32 {
 }
 
 /// The indices of inputs that some device keeps.
-fn kept<A: Argument>(inputs: &[Vec<A>], count: usize) -> Vec<i64> {
-    let is_kept = |index: usize| inputs.iter().any(|row| row[index].is_kept());
+fn kept<B>(inputs: &[Vec<Input<'_, B>>], count: usize) -> Vec<i64> {
+    let is_kept = |index: usize| inputs.iter().any(|row| matches!(row[index], Input::Keep(_)));
     (0_i64..).zip(0..count).filter(|(_, index)| is_kept(*index)).map(|(number, _)| number).collect()
 }

@@ -5,7 +5,8 @@ use super::session::Session;
 use crate::pjrt::{Code, PjrtError};
 use ferrotune_machine::format::precise_bytes;
 use ferrotune_machine::memory::available_bytes;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The memory that stays free on a machine whose memory is the device's.
@@ -14,16 +15,13 @@ const RESERVE_BYTES: u64 = 512 << 20;
 /// How long a reading of the machine's memory counts.
 const FRESH: Duration = Duration::from_millis(200);
 
-/// The time of a reading that was never made.
-const NEVER: u64 = u64::MAX;
-
 /// The memory for arrays and running programs.
 #[derive(Debug)]
 pub(super) enum Limit {
     /// The device has so many bytes.
     OfDevice(u64),
-    /// The device's memory is the machine's. What was available, in bytes, and the milliseconds from `since` to this reading.
-    OfMachine { since: Instant, available: AtomicU64, read_ms: AtomicU64 },
+    /// The device's memory is the machine's. The bytes that were free at the last reading, and its time.
+    OfMachine(Mutex<Option<(u64, Instant)>>),
     /// The plugin does not report its memory.
     Unknown,
 }
@@ -31,9 +29,7 @@ pub(super) enum Limit {
 impl Limit {
     pub(super) fn new(platform: &str, reported: Option<u64>) -> Limit {
         match (reported, platform) {
-            (_, "cpu") => {
-                Limit::OfMachine { since: Instant::now(), available: AtomicU64::new(0), read_ms: AtomicU64::new(NEVER) }
-            }
+            (_, "cpu") => Limit::OfMachine(Mutex::default()),
             (Some(bytes), _) => Limit::OfDevice(bytes),
             (None, _) => Limit::Unknown,
         }
@@ -43,14 +39,12 @@ impl Limit {
     pub(super) fn free(&self, held: u64) -> Option<u64> {
         match self {
             Limit::OfDevice(bytes) => Some(bytes.saturating_sub(held)),
-            Limit::OfMachine { since, available, read_ms } => {
-                let now = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
-                let read = read_ms.load(Ordering::Relaxed);
-                if read == NEVER || now.saturating_sub(read) > FRESH.as_millis() as u64 {
-                    available.store(available_bytes().ok()?.saturating_sub(RESERVE_BYTES), Ordering::Relaxed);
-                    read_ms.store(now, Ordering::Relaxed);
+            Limit::OfMachine(reading) => {
+                let mut reading = reading.lock().unwrap_or_else(PoisonError::into_inner);
+                if reading.is_none_or(|(_, at)| at.elapsed() > FRESH) {
+                    *reading = Some((available_bytes().ok()?.saturating_sub(RESERVE_BYTES), Instant::now()));
                 }
-                Some(available.load(Ordering::Relaxed))
+                reading.map(|(free, _)| free)
             }
             Limit::Unknown => None,
         }
@@ -58,8 +52,8 @@ impl Limit {
 
     /// Makes the next look at the machine's memory a new reading.
     fn read_again(&self) {
-        if let Limit::OfMachine { read_ms, .. } = self {
-            read_ms.store(NEVER, Ordering::Relaxed);
+        if let Limit::OfMachine(reading) = self {
+            *reading.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
     }
 }
@@ -70,7 +64,7 @@ impl Limit {
 /// If the client's budget does not suffice, or if the bytes are not free and no generation is left.
 pub(super) fn make_room(server: &Server, session: &Session, bytes: u64) -> Result<(), PjrtError> {
     if let Some(budget) = session.budget {
-        let own = session.report().bytes;
+        let own = session.objects().bytes().0;
         if own.saturating_add(bytes) > budget {
             return Err(exhausted(
                 server,

@@ -118,7 +118,7 @@ impl Outgoing {
             match sendmsg(&socket, &[IoSlice::new(&self.bytes)], &mut ancillary, flags) {
                 Ok(_) => break,
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => wait_for(&socket, PollFlags::OUT).map(drop)?,
+                Err(Errno::AGAIN) => wait_for(&socket, PollFlags::OUT, TICK).map(drop)?,
                 Err(error) => return Err(error.into()),
             }
             if stop() {
@@ -130,9 +130,9 @@ impl Outgoing {
     }
 }
 
-/// Waits for at most [`TICK`] until the socket can be read or written, and returns whether it can.
-pub(crate) fn wait_for(socket: impl AsFd, what: PollFlags) -> io::Result<bool> {
-    let timeout = Timespec::try_from(TICK).map_err(io::Error::other)?;
+/// Waits for at most this time until the socket can be read or written, and returns whether it can.
+pub(crate) fn wait_for(socket: impl AsFd, what: PollFlags, limit: Duration) -> io::Result<bool> {
+    let timeout = Timespec::try_from(limit).map_err(io::Error::other)?;
     match poll(&mut [PollFd::new(&socket, what)], Some(&timeout)) {
         Ok(ready) => Ok(ready > 0),
         Err(Errno::INTR) => Ok(false),
@@ -180,7 +180,7 @@ impl Incoming {
         let mut packet = Incoming { bytes: room[..received.bytes].to_vec(), at: 1, files };
         if packet.bytes[0] == IN_FILE {
             let file = packet.file()?;
-            packet.bytes = Bytes::Mapped(Arc::new(Mapped::whole(file)?)).to_vec();
+            packet.bytes = Mapped::whole(file)?.to_vec();
             packet.at = 0;
         }
         Ok(Some(packet))

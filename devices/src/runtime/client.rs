@@ -68,7 +68,7 @@ impl Client {
     /// # Errors
     /// If the device process does not answer.
     pub fn report(&self) -> io::Result<Option<ProcessReport>> {
-        if let Form::Far(far) = &self.0 { far.report_of_running() } else { Ok(None) }
+        if let Form::Far(far) = &self.0 { far.report() } else { Ok(None) }
     }
 
     /// Ends the device process, and returns whether there was one.
@@ -88,9 +88,9 @@ impl Client {
     ///
     /// # Errors
     /// If the device process does not answer.
-    pub fn peak_bytes(&self) -> Result<Option<u64>, PjrtError> {
-        let Form::Far(far) = &self.0 else { return Ok(None) };
-        let own = far.report()?.clients.into_iter().filter(|client| client.name == far.name());
+    pub fn peak_bytes(&self) -> io::Result<Option<u64>> {
+        let clients = self.report()?.map(|report| report.clients).unwrap_or_default();
+        let own = clients.into_iter().filter(|client| Some(client.name.as_str()) == self.name());
         Ok(own.map(|client| client.peak_bytes).max())
     }
 
@@ -147,7 +147,7 @@ impl Client {
     /// The errors of the plugin.
     pub fn devices(&self) -> Result<Vec<Device>, PjrtError> {
         match &self.0 {
-            Form::Here(client) => wrap(client.devices()?),
+            Form::Here(client) => Ok(wrap(client.devices()?)),
             Form::Far(far) => {
                 Ok((0..).zip(&far.facts.descriptions).map(|(place, _)| Device::far(far, place)).collect())
             }
@@ -160,7 +160,7 @@ impl Client {
     /// The errors of the plugin.
     pub fn all_devices(&self) -> Result<Vec<Device>, PjrtError> {
         match &self.0 {
-            Form::Here(client) => wrap(client.all_devices()?),
+            Form::Here(client) => Ok(wrap(client.all_devices()?)),
             Form::Far(_) => self.devices(),
         }
     }
@@ -256,8 +256,8 @@ impl Device {
     }
 }
 
-pub(super) fn wrap(devices: Vec<pjrt::Device>) -> Result<Vec<Device>, PjrtError> {
-    Ok(devices.into_iter().map(|device| Device(DeviceForm::Here(device))).collect())
+pub(super) fn wrap(devices: Vec<pjrt::Device>) -> Vec<Device> {
+    devices.into_iter().map(|device| Device(DeviceForm::Here(device))).collect()
 }
 
 pub(super) fn other_client() -> PjrtError {

@@ -17,13 +17,7 @@ enum Form {
 }
 
 /// An argument of a run.
-#[derive(Debug)]
-pub enum Input<'a> {
-    /// A buffer that the caller keeps, even if the program could use its memory.
-    Keep(&'a Buffer),
-    /// A buffer that the caller no longer needs, so that the program may use its memory for an output.
-    Donate(Buffer),
-}
+pub type Input<'a> = pjrt::Input<'a, Buffer>;
 
 /// A run that has been started.
 #[derive(Debug)]
@@ -36,13 +30,7 @@ pub struct Launch {
 
 /// The error and the inputs of a run that was not started. [`Buffer::is_deleted`] tells whether the plugin has nevertheless consumed a
 /// donated input.
-#[derive(Debug)]
-pub struct Refused<'a> {
-    /// The reason why the run was not started.
-    pub error: PjrtError,
-    /// The inputs of each device.
-    pub inputs: Vec<Vec<Input<'a>>>,
-}
+pub type Refused<'a> = pjrt::Refused<'a, Buffer>;
 
 impl Launch {
     /// Waits until all devices have ended the run, and returns the outputs of each device.
@@ -152,7 +140,7 @@ impl LoadedExecutable {
     /// The errors of the plugin.
     pub fn devices(&self) -> Result<Vec<Device>, PjrtError> {
         match &self.0 {
-            Form::Here(executable) => wrap(executable.devices()?),
+            Form::Here(executable) => Ok(wrap(executable.devices()?)),
             Form::Far(handle, facts) => {
                 Ok(facts.devices.iter().map(|place| Device::far(&handle.far, *place)).collect())
             }
@@ -164,7 +152,7 @@ impl LoadedExecutable {
     /// # Errors
     /// The errors of [`LoadedExecutable::launch`].
     pub fn run(&self, inputs: &[&Buffer]) -> Result<Launch, PjrtError> {
-        self.launch(vec![inputs.iter().map(|buffer| Input::Keep(buffer)).collect()])
+        self.launch(vec![inputs.iter().copied().map(Input::Keep).collect()])
     }
 
     /// Starts the program, with the inputs of each device. An input is donated only if it is donated on every device.
@@ -205,10 +193,7 @@ fn send(program: &Handle, facts: &Compiled, inputs: &[Vec<Input<'_>>]) -> Result
         return Err(far.lost());
     }
     let input = |input: &Input<'_>| {
-        let (buffer, is_donated) = match input {
-            Input::Keep(buffer) => (*buffer, false),
-            Input::Donate(buffer) => (buffer, true),
-        };
+        let (buffer, is_donated) = input.parts();
         match &buffer.0 {
             BufferForm::Far(handle) if handle.is_of(program) => Ok((handle.id, is_donated)),
             BufferForm::Far(handle) if !handle.is_alive() => Err(far.lost()),
@@ -227,23 +212,18 @@ fn send(program: &Handle, facts: &Compiled, inputs: &[Vec<Input<'_>>]) -> Result
     sent.map(|()| launch)
 }
 
-impl pjrt::Argument for Input<'_> {
-    fn buffer(&self) -> Option<&pjrt::Buffer> {
-        let (Input::Keep(Buffer(form)) | Input::Donate(Buffer(form))) = self;
-        if let BufferForm::Here(buffer) = form { Some(buffer) } else { None }
+impl pjrt::Wrapped for Buffer {
+    fn here(&self) -> Option<&pjrt::Buffer> {
+        if let BufferForm::Here(buffer) = &self.0 { Some(buffer) } else { None }
     }
 
-    fn is_kept(&self) -> bool {
-        matches!(self, Input::Keep(_))
-    }
-
-    fn into_donated(self) -> Option<pjrt::Buffer> {
-        if let Input::Donate(Buffer(BufferForm::Here(buffer))) = self { Some(buffer) } else { None }
+    fn into_here(self) -> Option<pjrt::Buffer> {
+        if let BufferForm::Here(buffer) = self.0 { Some(buffer) } else { None }
     }
 }
 
 fn launch_here<'a>(executable: &pjrt::LoadedExecutable, inputs: Vec<Vec<Input<'a>>>) -> Result<Launch, Refused<'a>> {
-    let (outputs, done) = executable.start(inputs).map_err(|(error, inputs)| Refused { error, inputs })?;
+    let pjrt::Launch { outputs, done } = executable.start(inputs)?;
     let wrap = |row: Vec<pjrt::Buffer>| row.into_iter().map(Buffer::from).collect();
     Ok(Launch { outputs: outputs.into_iter().map(wrap).collect(), done: Event(EventForm::Run(done)) })
 }

@@ -142,7 +142,7 @@ fn new_generation() -> Generation {
 
 impl Far {
     pub(super) fn open(route: Route) -> Result<Arc<Far>, PjrtError> {
-        let started = start::connect(&route, None)?;
+        let started = start::connect(&route)?;
         Ok(Far::new(route, started))
     }
 
@@ -185,7 +185,7 @@ impl Far {
     fn link(&self) -> Result<(Arc<Link>, u64), PjrtError> {
         let mut current = self.current();
         if current.link.is_broken() {
-            let started = start::connect(&self.route, None)?;
+            let started = start::connect(&self.route)?;
             let (link, epoch) = (Arc::new(Link::new(started.socket)), current.epoch + 1);
             *current = Current { link, epoch, path: started.path };
         }
@@ -292,14 +292,6 @@ impl Far {
         }
     }
 
-    /// What the device process holds, and for whom.
-    pub(super) fn report(&self) -> Result<ProcessReport, PjrtError> {
-        match self.ask(Question::Report)? {
-            Answer::Report(report) => Ok(report),
-            other => Err(self.odd(&other)),
-        }
-    }
-
     /// Ends the device process, and returns whether it ran.
     pub(super) fn close(&self) -> io::Result<bool> {
         let path = self.current().path.clone();
@@ -307,7 +299,7 @@ impl Far {
     }
 
     /// What the device process holds, if it runs.
-    pub(super) fn report_of_running(&self) -> io::Result<Option<ProcessReport>> {
+    pub(super) fn report(&self) -> io::Result<Option<ProcessReport>> {
         let path = self.current().path.clone();
         match start::asked(&self.route, &path, Question::Report)? {
             Some(Answer::Report(report)) => Ok(Some(report)),
@@ -323,16 +315,18 @@ impl Far {
 
     /// Asks a question that is about no value.
     pub(super) fn ask(&self, question: Question) -> Result<Answer, PjrtError> {
-        let (link, _) = self.link()?;
-        let asked = link.ask(|packet, ask| packet.push(&ask(question))).and_then(|ticket| link.wait(ticket));
-        asked.map_err(|broken| self.broken(broken))?.0
+        self.reply_to(question)?.0
     }
 
     /// The bytes that answer a question that is about no value.
     pub(super) fn bytes(&self, question: Question) -> Result<Vec<u8>, PjrtError> {
+        self.bytes_of(self.reply_to(question)?)
+    }
+
+    fn reply_to(&self, question: Question) -> Result<Arrived, PjrtError> {
         let (link, _) = self.link()?;
         let asked = link.ask(|packet, ask| packet.push(&ask(question))).and_then(|ticket| link.wait(ticket));
-        self.bytes_of(asked.map_err(|broken| self.broken(broken))?)
+        asked.map_err(|broken| self.broken(broken))
     }
 
     pub(super) fn bytes_of(&self, (answer, mut packet): Arrived) -> Result<Vec<u8>, PjrtError> {

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A connection to a device process.
 #[derive(Debug)]
@@ -128,7 +129,7 @@ impl Link {
         self.check()?;
         let sent = outbox.packet.send(&self.socket, &interrupted).map_err(Broken::from);
         if !matches!(sent, Ok(()) | Err(Broken::Interrupted)) {
-            self.is_broken.store(true, Ordering::Release);
+            self.cut();
         }
         sent
     }
@@ -159,7 +160,7 @@ impl Link {
     pub(super) fn has_arrived(&self, ticket: u64) -> Result<bool, Broken> {
         let mut inbox = self.inbox();
         if !inbox.is_read {
-            while !self.is_broken() && wait_now(&self.socket)? {
+            while !self.is_broken() && wait_for(&self.socket, PollFlags::IN, Duration::ZERO)? {
                 self.take(&mut inbox)?;
             }
         }
@@ -171,9 +172,8 @@ impl Link {
     pub(super) fn wait(&self, ticket: u64) -> Result<Arrived, Broken> {
         let mut inbox = self.inbox();
         loop {
-            if let Some(Some(_)) = inbox.replies.get(&ticket)
-                && let Some(Some(arrived)) = inbox.replies.remove(&ticket)
-            {
+            if let Some(arrived) = inbox.replies.get_mut(&ticket).and_then(Option::take) {
+                inbox.replies.remove(&ticket);
                 return Ok(arrived);
             }
             if self.is_broken() || interrupted() {
@@ -187,7 +187,7 @@ impl Link {
             // This thread reads for all that wait.
             inbox.is_read = true;
             drop(inbox);
-            let readable = wait_for(&self.socket, PollFlags::IN);
+            let readable = wait_for(&self.socket, PollFlags::IN, TICK);
             inbox = self.inbox();
             inbox.is_read = false;
             let taken = match readable {
@@ -214,11 +214,11 @@ impl Link {
                 Ok(())
             }
             Ok(None) => {
-                self.is_broken.store(true, Ordering::Release);
+                self.cut();
                 Ok(())
             }
             Err(error) => {
-                self.is_broken.store(true, Ordering::Release);
+                self.cut();
                 Err(error.into())
             }
         }
@@ -232,10 +232,4 @@ impl Outbox {
         }
         add(&mut self.packet)
     }
-}
-
-/// Whether the socket can be read now.
-fn wait_now(socket: &OwnedFd) -> io::Result<bool> {
-    use rustix::event::{PollFd, Timespec, poll};
-    Ok(poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&Timespec::default()))? > 0)
 }

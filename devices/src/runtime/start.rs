@@ -1,6 +1,7 @@
 //! Finds the device process of a plugin, or starts it.
 
 use super::far::{Facts, Route, interrupted};
+use crate::opened::identity;
 use crate::pjrt::PjrtError;
 use crate::process::packet::{Incoming, Outgoing, TICK, wait_for};
 use crate::process::protocol::{Answer, Generation, Hello, Question, Reply, Request, VERSION, Welcome};
@@ -41,7 +42,7 @@ pub(super) struct Started {
 ///
 /// # Errors
 /// If the process cannot be started, the plugin does not open, or the process does not serve this client.
-pub(super) fn connect(route: &Route, resume: Option<Generation>) -> Result<Started, PjrtError> {
+pub(super) fn connect(route: &Route) -> Result<Started, PjrtError> {
     let failed = |reason: String| PjrtError::NoProcess { device: route.device.clone(), reason };
     let system = |error: io::Error| failed(format!("its device process cannot be reached: {error}"));
     let path = path(route);
@@ -56,7 +57,7 @@ pub(super) fn connect(route: &Route, resume: Option<Generation>) -> Result<Start
             place.connect().map_err(system)?.ok_or_else(|| failed(ending(&path)))?
         }
     };
-    greet(route, path, socket, resume).map_err(system)?.map_err(failed)
+    greet(route, path, socket, None).map_err(system)?.map_err(failed)
 }
 
 /// Connects to the device process that a new client of this route would have; none if it does not run.
@@ -113,10 +114,9 @@ pub(super) fn ending(path: &Path) -> String {
 
 /// A device process that opens its plugin.
 struct Starting {
-    process: OwnedFd,
+    /// The process; none if it has ended.
+    process: Option<OwnedFd>,
     line: BufReader<ChildStdout>,
-    /// The process' own line, if it came before the line with its number.
-    early: Option<String>,
 }
 
 impl Starting {
@@ -130,27 +130,13 @@ impl Starting {
         quiet_drivers(&mut command);
         let mut child = command.stdin(lock.into_file()).stdout(Stdio::piped()).stderr(place.log()?).spawn()?;
         let mut line = BufReader::new(child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);
-        // The child starts the device process and ends, so that the process is no child of this one.
-        let mut early = None;
-        let pid = loop {
-            let mut number = String::new();
-            if line.read_line(&mut number)? == 0 {
-                return Err(io::Error::other(format!("{} gave no process", program.display())));
-            }
-            match number.trim().parse().ok().and_then(Pid::from_raw) {
-                Some(pid) => break pid,
-                None => early = Some(number),
-            }
-        };
+        // The child starts the device process and ends, so that the process, which says its number first, is no child of this one.
+        let mut number = String::new();
+        line.read_line(&mut number)?;
         child.wait()?;
-        let process = pidfd_open(pid, PidfdFlags::empty());
-        // A process that has ended has said why.
-        let process = if early.is_some() {
-            process.or_else(|_| pidfd_open(rustix::process::getpid(), PidfdFlags::empty()))
-        } else {
-            process
-        };
-        Ok(Starting { process: process?, line, early })
+        let pid = number.trim().parse().ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| io::Error::other(format!("{} gave no process", program.display())))?;
+        Ok(Starting { process: pidfd_open(pid, PidfdFlags::empty()).ok(), line })
     }
 
     /// Waits until clients can connect.
@@ -160,8 +146,8 @@ impl Starting {
     fn wait(mut self, place: &Place) -> Result<(), Option<String>> {
         let begin = Instant::now();
         let system = |error: io::Error| Some(format!("its device process cannot be reached: {error}"));
-        while self.early.is_none() {
-            if !self.line.buffer().is_empty() || wait_for(self.line.get_ref(), PollFlags::IN).map_err(system)? {
+        loop {
+            if !self.line.buffer().is_empty() || wait_for(self.line.get_ref(), PollFlags::IN, TICK).map_err(system)? {
                 break;
             }
             if interrupted() {
@@ -178,10 +164,8 @@ impl Starting {
                 )));
             }
         }
-        let mut line = self.early.take().unwrap_or_default();
-        if line.is_empty() {
-            self.line.read_line(&mut line).map_err(system)?;
-        }
+        let mut line = String::new();
+        self.line.read_line(&mut line).map_err(system)?;
         match serde_json::from_str::<Result<(), String>>(&line) {
             Ok(opened) => opened.map_err(Some),
             Err(_) => Err(Some(format!("the plugin has ended its device process: {}", place.last_words()))),
@@ -189,7 +173,9 @@ impl Starting {
     }
 
     fn kill(&self) {
-        if let Err(error) = pidfd_send_signal(&self.process, Signal::KILL) {
+        if let Some(process) = &self.process
+            && let Err(error) = pidfd_send_signal(process, Signal::KILL)
+        {
             eprintln!("ferrotune: cannot end a device process that does not answer: {error}");
         }
     }
@@ -203,10 +189,7 @@ fn real(plugin: &Path) -> PathBuf {
 /// The path of the socket for a route.
 fn path(route: &Route) -> PathBuf {
     let mut hasher = Sha256::new();
-    let plugin = real(&route.plugin);
-    hasher.update(plugin.as_os_str().as_bytes());
-    let file = std::fs::metadata(&plugin).ok();
-    hasher.update(format!("{:?}", file.map(|file| (file.len(), file.modified().ok()))));
+    hasher.update(identity(&real(&route.plugin)));
     let mut variables: Vec<_> = std::env::vars_os().collect();
     variables.retain(|(name, _)| READ_BY_PLUGINS.iter().any(|start| name.as_bytes().starts_with(start.as_bytes())));
     // Cells and programs have different ones, and they change nothing that is computed.
@@ -223,11 +206,9 @@ fn path(route: &Route) -> PathBuf {
 }
 
 /// The folder of this user's device processes.
-pub(crate) fn folder() -> PathBuf {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let runtime = variable("XDG_RUNTIME_DIR").filter(|folder| folder.is_dir()).map(|folder| folder.join("ferrotune"));
-    let cache = || variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
-    let cached = || cache().map(|folder| folder.join("ferrotune/devices"));
+fn folder() -> PathBuf {
+    let runtime = dirs::runtime_dir().filter(|folder| folder.is_dir()).map(|folder| folder.join("ferrotune"));
+    let cached = || dirs::cache_dir().map(|folder| folder.join("ferrotune/devices"));
     let temporary = || std::env::temp_dir().join(format!("ferrotune-{}", rustix::process::geteuid().as_raw()));
     runtime.or_else(cached).unwrap_or_else(temporary)
 }
@@ -244,7 +225,7 @@ pub(super) fn asked(route: &Route, path: &Path, question: Question) -> io::Resul
     packet.push(&Request::Ask { ticket: 0, question })?;
     packet.send(&socket, &interrupted)?;
     let begin = Instant::now();
-    while !wait_for(&socket, PollFlags::IN)? {
+    while !wait_for(&socket, PollFlags::IN, TICK)? {
         if interrupted() || begin.elapsed() > 100 * TICK {
             return Err(io::Error::other("the device process does not answer"));
         }

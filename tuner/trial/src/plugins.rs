@@ -31,11 +31,6 @@ pub fn use_device_process(program: &Path, client: String) {
     PROCESS.get_or_init(|| (program.to_owned(), client));
 }
 
-fn route(device: &DeviceName, plugin: PathBuf, program: &Path, client: &str) -> Route {
-    let (device, program, client) = (device.first().to_string(), Some(program.to_owned()), client.to_owned());
-    Route { device, plugin, program, client, memory: MemoryClaim::Free }
-}
-
 /// The client of a device's plugin. Opens the plugin if this process has not opened it yet.
 ///
 /// # Errors
@@ -202,18 +197,21 @@ fn joined(device: &DeviceName) -> Option<Client> {
     if !device.is_card() && device.to_string() != "tpu" {
         return None;
     }
-    let memory = match std::env::var(DEVICE_MEMORY_VARIABLE).ok()?.split_once('/') {
+    let claim = std::env::var(DEVICE_MEMORY_VARIABLE).ok()?;
+    let memory = match claim.split_once('/') {
         Some((_, parts)) => MemoryClaim::Part(parts.parse().ok()?),
-        None => MemoryClaim::Bytes(std::env::var(DEVICE_MEMORY_VARIABLE).ok()?.parse().ok()?),
+        None => MemoryClaim::Bytes(claim.parse().ok()?),
     };
     // The process has the plugin by its own path, and not by the path of the study's copy.
     let plugin = device.find_plugin(&Machine::this()).ok()?;
-    Client::join(Route { device: device.first().to_string(), plugin: real(&plugin), program: None, client, memory })
+    Client::join(Route { device: device.first().to_string(), plugin, program: None, client, memory })
 }
 
 fn open_alone(device: &DeviceName, plugin: &Path) -> Result<Client, BoxError> {
     if let Some((program, client)) = PROCESS.get() {
-        return Ok(Client::far(route(device, plugin.to_owned(), program, client))?);
+        let (device, plugin) = (device.first().to_string(), plugin.to_owned());
+        let (program, client) = (Some(program.clone()), client.clone());
+        return Ok(Client::far(Route { device, plugin, program, client, memory: MemoryClaim::Free })?);
     }
     if let Some(client) = joined(device) {
         return Ok(client);
