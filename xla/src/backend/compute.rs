@@ -38,6 +38,10 @@ impl Backend {
             return done;
         }
         self.changed().extend(changed);
+        // The processes of a joint device run the same programs, and a program that fails in one of them is not tried again.
+        if self.elsewhere > 0 {
+            return done;
+        }
         // A variable that cannot be computed, since what it was made of is lost, keeps no other value from being read.
         let alone: Vec<Arc<Node>> = nodes.iter().filter(|node| node.value().is_none()).cloned().collect();
         if alone.len() < wanted.len() { self.compute_only(&alone, read) } else { done }
