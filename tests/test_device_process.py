@@ -3,14 +3,18 @@
 The device is XLA:CPU; where the plugin itself must misbehave, it is the one of `tests/pjrt_plugin`.
 """
 
+import json
 import os
 import re
+import socket
+import subprocess
+import threading
 import time
 
 import pytest
 
 from device_place import DEVICE, IMPORTS, Place, pid_of, report
-from session import wait_for
+from session import TARGET, wait_for
 from test_devices import HELPER, PLUGIN, set_variable
 from test_devices_xla import XLA_CPU
 
@@ -360,3 +364,62 @@ def test_memory_is_freed_with_its_variables_and_states(notebook):
     held, clients, kept = report(notebook)
     assert held < 1000, (held, clients, kept)
     check_values(notebook)
+
+
+def test_the_doctor_the_memory_table_and_the_removal_know_the_process(tmp_path):
+    place = Place(tmp_path, FERROTUNE_XLA_CPU=XLA_CPU, FERROTUNE_DEVICE_LINGER="300")
+    notebook = place.notebook()
+    notebook.ok(f"{IMPORTS}\n{DEVICE}\nlet kept = Tensor::ones((1024, 256), DType::F32, &device)?.affine(2.0, 0.0)?; kept.sum_all()?;")
+    notebook.ok("assert_eq!(kept.sum_all()?.to_scalar::<f32>()?, 524288.0);")
+    process, homes = place.process, {name: str(tmp_path / name) for name in ("config", "data", "state")}
+    (tmp_path / "jupyter").mkdir()
+    environment = os.environ | place.env | {f"XDG_{name.upper()}_HOME": path for name, path in homes.items()}
+    environment |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "JUPYTER_PATH": "", "JUPYTER_DATA_DIR": str(tmp_path / "jupyter")}
+
+    def ferrotune(*arguments):
+        return subprocess.run([TARGET / "release/ferrotune", *arguments], env=environment, capture_output=True, text=True, timeout=60)
+
+    def rows():
+        report = json.loads(ferrotune("doctor", "--json").stdout)["rows"]
+        return [row["found"] for row in report if row["what"] == "device process"]
+
+    (row,) = rows()
+    name = re.fullmatch(rf"process {process} of xla:cpu holds [\d.]+ MiB.*: (notebook \d+) [\d.]+ MiB \([\d.]+ MiB at most\).*", row)
+    assert name, row
+    table = notebook.ok("%memory").display
+    assert re.search(rf"device process {process} of xla:cpu .*[\d.]+ [MG]iB; on the device 1\.\d MiB, 1\.\d MiB of these this notebook's", table), table
+    removal = ferrotune("uninstall", "--all", "--yes")
+    assert removal.returncode != 0 and "nothing was removed" in removal.stderr and place.process == process, removal.stderr
+    assert f"ends  the device process {process} of xla:cpu" in removal.stderr, removal.stderr
+    place.notebooks.remove(notebook)
+    notebook.close()
+    wait_for(lambda: ": notebook" not in rows()[0], "end of the notebook's connection")
+    removal = ferrotune("uninstall", "--all", "--yes")
+    assert removal.returncode == 0, removal.stderr
+    wait_for(lambda: not place.processes(), "end of the device process", 5)
+    assert rows() == []
+
+
+def test_a_process_of_another_version_is_a_row_with_a_cure(place, notebook):
+    # What listens there says what another version says.
+    process, socket_path = place.process, place.socket
+    place.kill()
+    socket_path.unlink()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(socket_path))
+        listener.listen()
+
+        def refuse():
+            client, _ = listener.accept()
+            with client:
+                client.recv(65536)
+                client.send(json.dumps({"Refused": {"reason": f"its device process {process} is of another version"}}).encode())
+                client.recv(65536)
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        report = subprocess.run([TARGET / "release/ferrotune", "doctor", "--json"], env=os.environ | place.env, capture_output=True, text=True, timeout=60)
+        thread.join(20)
+    (row,) = (row for row in json.loads(report.stdout)["rows"] if row["what"] == "device process")
+    assert f"{process} is of another version" in row["found"] and "shut down the notebooks" in row["cure"], row
+    socket_path.unlink()

@@ -11,7 +11,9 @@ import random
 
 import pytest
 
+from device_place import Place
 from test_dependencies import crate
+from test_devices_xla import XLA_CPU
 
 SEED = int(os.environ.get("FERROTUNE_WALK_SEED", "1"))
 WALKS = int(os.environ.get("FERROTUNE_WALKS", "1"))
@@ -24,10 +26,14 @@ NAMES = ["a", "b", "c", "d", "e"]
 TYPES = ["P", "Q"]
 CHECKPOINTS = ["here", "there"]
 
+# Kinds of variables whose values are on a device, with the value for a number.
+ON_A_DEVICE = {"tensor": "Tensor::new({}f32, {})?.affine(1.0, 0.0)?", "var": "Var::new({}f32, {})?"}
+DEVICE = "&ferrotune::device::current()?"
+
 
 @dataclasses.dataclass
 class Variable:
-    """A variable's kind (`number`, `text`, `list`, `Shape` or one of TYPES), its content, and its type's definition."""
+    """A variable's kind (`number`, `text`, `list`, `Shape`, one of TYPES or one of ON_A_DEVICE), its content, and its type's definition."""
 
     kind: str
     content: object
@@ -98,6 +104,8 @@ class Walk:
                     parts[f'format!("{name}={{}}", {name})'] = f"{name}={it.content}"
                 case "list":
                     parts[f'format!("{name}={{:?}}", {name})'] = f"{name}={it.content}"
+                case "tensor" | "var":
+                    parts[f'format!("{name}={{}}", {name}.to_scalar::<f32>()?)'] = f"{name}={it.content}"
                 case "Shape":
                     parts[f'format!("{name}={{}}", {name}.size)'] = f"{name}={it.content}"
                 case kind:
@@ -146,10 +154,13 @@ class Walk:
         names = sorted(self.state.variables)
         return f"the variables are {', '.join(names)}" if names else "there are no variables"
 
+    def kinds(self):
+        """The kinds of variables that a cell can make."""
+        return ["number", "text", "list", *self.state.types, *(["Shape"] if self.state.has_crate else [])]
+
     def step_let(self):
         name = self.random.choice(NAMES)
-        kinds = ["number", "text", "list", *self.state.types, *(["Shape"] if self.state.has_crate else [])]
-        kind = self.random.choice(kinds)
+        kind = self.random.choice(self.kinds())
         self.count += 1
         definition = self.definition(kind)
         content, value = {
@@ -157,6 +168,7 @@ class Walk:
             "text": (f"t{self.count}", f'String::from("t{self.count}")'),
             "list": ([self.count], f"vec![{self.count}i64]"),
             "Shape": (self.count, f"shape::Shape {{ size: {self.count} }}"),
+            **{kind: (self.count, "candle_core::" + value.format(self.count, DEVICE)) for kind, value in ON_A_DEVICE.items()},
         }.get(kind, (self.count, f"{kind} {{ f{definition}: {self.count} }}"))
         made = Variable(kind, content, definition)
         self.execute(f"let mut {name} = {value};", lambda: self.state.variables.update({name: made}))
@@ -173,6 +185,10 @@ class Walk:
                 return f"{name}.push(7);", [*it.content, 7]
             case "Shape":
                 return f"{name}.size += 1;", it.content + 1
+            case "tensor":
+                return f"{name} = (&{name} + 1.0)?;", it.content + 1
+            case "var":
+                return f"{name}.set(&({name}.as_tensor() + 1.0)?)?;", it.content + 1
             case _:
                 return f"{name}.f{it.definition} += 1;", it.content + 1
 
@@ -186,7 +202,7 @@ class Walk:
             self.execute(statement, lambda: self.set(name, content))
 
     def step_move(self):
-        names = self.live("text", "list", "Shape", *TYPES)
+        names = self.live("text", "list", "Shape", *TYPES, *ON_A_DEVICE)
         if not names:
             return
         name, to = self.random.choice(names), self.random.choice(NAMES)
@@ -249,13 +265,13 @@ class Walk:
         self.run(statements, error=error, dropped=dropped)
 
     def step_panic(self):
-        if names := self.live("number"):
+        if names := self.live("number", *ON_A_DEVICE):
             name = self.random.choice(names)
             statement, content = self.changed(name)
             self.fail(f'{statement} let fresh = 1; panic!("on purpose");', "Panic: on purpose", lambda: self.set(name, content))
 
     def step_panic_after_move(self):
-        if names := self.live("text", "list", *TYPES):
+        if names := self.live("text", "list", *TYPES, *ON_A_DEVICE):
             name = self.random.choice(names)
             self.fail(f'drop({name}); panic!("on purpose");', "Panic: on purpose", None)
 
@@ -269,12 +285,16 @@ class Walk:
     def step_clear(self):
         self.can_be_undone()
         self.state = State()
-        self.run(":clear")
+        self.run(self.anew(":clear"))
 
     def step_restart(self):
         self.can_be_undone()
         self.state.variables = {}
-        self.run(":restart")
+        self.run(self.anew(":restart"))
+
+    def anew(self, command):
+        """The cell of a command after which nothing is as it was."""
+        return command
 
     def step_checkpoint(self):
         name = self.random.choice(CHECKPOINTS)
@@ -336,9 +356,34 @@ class Walk:
         step(self)
 
 
+class DeviceWalk(Walk):
+    """A walk in which most variables have their values on a device."""
+
+    def __init__(self, seed, kernel):
+        super().__init__(seed, kernel)
+        # The cell that has connected the device.
+        self.can_be_undone()
+
+    def kinds(self):
+        return [*super().kinds(), *2 * list(ON_A_DEVICE)]
+
+    def anew(self, command):
+        return f"{command}\n%tpu_connect --plugin cpu"
+
+
 @pytest.mark.parametrize("seed", range(SEED, SEED + WALKS))
 def test_notebook_does_what_its_document_says(seed, start):
-    walk = Walk(seed, start())
+    follow(Walk(seed, start()), seed)
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + WALKS))
+def test_variables_on_a_device_do_what_those_of_the_cpu_do(seed, tmp_path):
+    place = Place(tmp_path, FERROTUNE_XLA_CPU=XLA_CPU)
+    follow(DeviceWalk(seed, place.notebook()), seed)
+    place.end()
+
+
+def follow(walk, seed):
     try:
         for _ in range(STEPS):
             walk.step()

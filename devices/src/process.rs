@@ -276,7 +276,9 @@ impl Server {
     }
 
     fn is_in_use(&self) -> bool {
-        self.sessions().iter().any(|session| session.strong_count() > 0) || !self.generations().is_empty()
+        // Who only asks, such as `ferrotune doctor`, keeps no process.
+        self.sessions().iter().filter_map(Weak::upgrade).any(|session| session.has_name())
+            || !self.generations().is_empty()
     }
 
     fn report(&self) -> ProcessReport {
@@ -291,6 +293,7 @@ impl Server {
         let held_bytes = self.held.load(Ordering::Relaxed);
         ProcessReport {
             process: std::process::id(),
+            device: self.name.clone(),
             held_bytes,
             free_bytes: self.limit.free(held_bytes),
             clients: sessions.iter().map(|session| session.report()).collect(),

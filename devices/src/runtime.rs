@@ -11,9 +11,11 @@ mod executable;
 mod far;
 mod handle;
 mod link;
+mod running;
 mod start;
 
 pub use buffer::{Buffer, Event, Transfer};
 pub use client::{Client, Device, Profiler};
 pub use executable::{Input, Launch, LoadedExecutable, Refused};
 pub use far::{Route, has_lost_values, hold, interrupt_waits_with};
+pub use running::{Running, running};

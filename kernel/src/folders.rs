@@ -32,6 +32,8 @@ pub(crate) enum Kind {
     ToolchainBuild,
     History,
     Trust,
+    /// Sockets, locks and logs of device processes, where the user has no runtime folder.
+    Devices,
 }
 
 impl Kind {
@@ -47,6 +49,7 @@ impl Kind {
             Self::ToolchainBuild => "unfinished toolchain, or lock of one",
             Self::History => "history of cells",
             Self::Trust => "searches whose code you trust",
+            Self::Devices => "logs and locks of device processes",
         }
     }
 }

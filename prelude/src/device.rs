@@ -43,8 +43,10 @@ pub fn current() -> ferrotune_trial::Result<candle_core::Device> {
 /// Makes the device process open the plugins of this process, so that what is on a device outlives it, and lets an interrupt end waits for
 /// a device.
 pub(crate) fn start() {
-    // The program of the cell process has a subcommand that is the device process.
-    ferrotune_trial::use_device_process(Path::new("/proc/self/exe"), format!("notebook {}", std::process::id()));
+    // The program of the cell process has a subcommand that is the device process. The parent is the supervisor of the notebook's cells,
+    // which lives as long as the notebook.
+    let notebook = format!("notebook {}", std::os::unix::process::parent_id());
+    ferrotune_trial::use_device_process(Path::new("/proc/self/exe"), notebook);
     runtime::interrupt_waits_with(interrupted);
 }
 
@@ -166,9 +168,8 @@ fn closed() -> Result<String, BoxError> {
     let nothing = || format!("nothing of {name} is open; %tpu_connect opens a device");
     let Some(client) = open_client()? else { return Err(nothing().into()) };
     let Some(report) = client.report()? else { return Ok(nothing()) };
-    let others: Vec<String> = report.clients.into_iter().map(|client| client.name).collect();
-    let is_other = |other: &String| !other.is_empty() && Some(other.as_str()) != client.name();
-    let others: Vec<String> = others.into_iter().filter(is_other).collect();
+    let users = report.named_clients().map(|client| client.name.as_str());
+    let others: Vec<&str> = users.filter(|user| Some(*user) != client.name()).collect();
     if !others.is_empty() {
         return Err(format!("{name} is also used by {}; stop these first", others.join(", ")).into());
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The version of these messages. A client and a device process with different versions refuse each other.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// A client's number for a buffer, an executable or a run.
 pub(crate) type Id = u64;
@@ -164,6 +164,8 @@ pub(crate) struct Compiled {
 pub struct ProcessReport {
     /// The process id.
     pub process: u32,
+    /// The name of the plugin's first device in messages, such as `cuda`.
+    pub device: String,
     /// The bytes of all buffers.
     pub held_bytes: u64,
     /// The bytes that are free; none if they are unknown.
@@ -174,10 +176,17 @@ pub struct ProcessReport {
     pub kept: (usize, u64),
 }
 
+impl ProcessReport {
+    /// The clients with a name. A client without a name only asks, and is over when it has its answer.
+    pub fn named_clients(&self) -> impl Iterator<Item = &ClientReport> {
+        self.clients.iter().filter(|client| !client.name.is_empty())
+    }
+}
+
 impl fmt::Display for ProcessReport {
     /// Writes a text such as `holds 1.2 GiB: notebook 4711 1 GiB (1.1 GiB at most); 2 earlier states of notebooks 200 MiB more`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let clients = self.clients.iter().filter(|client| !client.name.is_empty()).map(|client| {
+        let clients = self.named_clients().map(|client| {
             let ClientReport { name, bytes, peak_bytes } = client;
             format!("{name} {} ({} at most)", precise_bytes(*bytes), precise_bytes(*peak_bytes))
         });

@@ -37,6 +37,11 @@ impl Session {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the client has a name. A client that only asks has none.
+    pub(super) fn has_name(&self) -> bool {
+        !self.name.is_empty()
+    }
+
     pub(super) fn report(&self) -> ClientReport {
         let (bytes, peak_bytes) = self.objects().bytes();
         ClientReport { name: self.name.clone(), bytes, peak_bytes }

@@ -295,17 +295,13 @@ impl Far {
     /// Ends the device process, and returns whether it ran.
     pub(super) fn close(&self) -> io::Result<bool> {
         let path = self.current().path.clone();
-        Ok(start::asked(&self.route, &path, Question::Close)?.is_some())
+        Ok(start::asked(&path, Question::Close)?.is_some())
     }
 
     /// What the device process holds, if it runs.
     pub(super) fn report(&self) -> io::Result<Option<ProcessReport>> {
         let path = self.current().path.clone();
-        match start::asked(&self.route, &path, Question::Report)? {
-            Some(Answer::Report(report)) => Ok(Some(report)),
-            Some(other) => Err(io::Error::other(format!("the device process answers {other:?}"))),
-            None => Ok(None),
-        }
+        start::reported(&path)
     }
 
     /// The name of this client in reports.

@@ -6,20 +6,25 @@ use crate::pjrt::PjrtError;
 use crate::process::packet::{Incoming, Outgoing, TICK, wait_for};
 use crate::process::protocol::{Answer, Generation, Hello, Question, Reply, Request, VERSION, Welcome};
 use crate::process::socket::{Lock, Place, receive_json, send_json};
+use crate::process::{MemoryClaim, ProcessReport};
 use ferrotune_machine::child::quiet_drivers;
 use rustix::event::PollFlags;
-use rustix::net::sockopt::socket_peercred;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sha2::{Digest as _, Sha256};
 use std::io::{self, BufRead as _, BufReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The variable that marks the processes of a trial; `ferrotune-space` has its name, too.
 const TRIAL_VARIABLE: &str = "FERROTUNE_TRIAL";
+
+/// The beginning of the names of sockets.
+const SOCKET_PREFIX: &str = "device-";
 
 /// The longest time in which a plugin opens: a TPU takes several seconds, a slice of many hosts longer.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -57,7 +62,7 @@ pub(super) fn connect(route: &Route) -> Result<Started, PjrtError> {
             place.connect().map_err(system)?.ok_or_else(|| failed(ending(&path)))?
         }
     };
-    greet(route, path, socket, None).map_err(system)?.map_err(failed)
+    greet(&hello(route, None), path, socket).map_err(system)?.map_err(failed)
 }
 
 /// Connects to the device process that a new client of this route would have; none if it does not run.
@@ -69,7 +74,7 @@ pub(super) fn join(route: &Route) -> Option<Started> {
 pub(super) fn join_at(route: &Route, path: PathBuf, resume: Option<Generation>) -> Option<Started> {
     let place = Place::of(&path).ok()?;
     let socket = place.connect().ok()??;
-    greet(route, path, socket, resume).ok()?.ok()
+    greet(&hello(route, resume), path, socket).ok()?.ok()
 }
 
 /// Waits for the lock of a place; none if the user has interrupted the wait.
@@ -86,16 +91,15 @@ fn lock(place: &Place) -> io::Result<Option<Lock>> {
     }
 }
 
-fn greet(
-    route: &Route,
-    path: PathBuf,
-    socket: OwnedFd,
-    resume: Option<Generation>,
-) -> io::Result<Result<Started, String>> {
+fn hello(route: &Route, resume: Option<Generation>) -> Hello {
+    Hello { version: VERSION, name: route.client.clone(), resume, memory: route.memory }
+}
+
+fn greet(hello: &Hello, path: PathBuf, socket: OwnedFd) -> io::Result<Result<Started, String>> {
     if socket_peercred(&socket)?.uid != rustix::process::geteuid() {
         return Ok(Err("another user listens at the socket of its device process".to_owned()));
     }
-    send_json(&socket, &Hello { version: VERSION, name: route.client.clone(), resume, memory: route.memory })?;
+    send_json(&socket, hello)?;
     Ok(match receive_json::<Welcome>(&socket)? {
         Some(Welcome::Ready { opened, version, descriptions, has_resumed }) => {
             Ok(Started { socket, facts: Facts { opened, version, descriptions }, has_resumed, path })
@@ -202,7 +206,7 @@ fn path(route: &Route) -> PathBuf {
         hasher.update([0]);
     }
     let hash: String = hasher.finalize()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-    folder().join(format!("device-{hash}"))
+    folder().join(format!("{SOCKET_PREFIX}{hash}"))
 }
 
 /// The folder of this user's device processes.
@@ -213,24 +217,65 @@ fn folder() -> PathBuf {
     runtime.or_else(cached).unwrap_or_else(temporary)
 }
 
+/// The paths of the sockets of this user's device processes, of which some may have ended.
+pub(super) fn sockets() -> io::Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(folder()) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let is_ours = entry.file_name().as_bytes().starts_with(SOCKET_PREFIX.as_bytes());
+        if is_ours && entry.file_type()?.is_socket() {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
 /// Asks the device process with this socket a question; none if it does not run.
 ///
 /// # Errors
 /// If the process does not answer.
-pub(super) fn asked(route: &Route, path: &Path, question: Question) -> io::Result<Option<Answer>> {
+pub(super) fn asked(path: &Path, question: Question) -> io::Result<Option<Answer>> {
+    let silent = || io::Error::other("the device process does not answer");
+    let place = Place::of(path)?;
+    let Some(socket) = place.connect()? else { return Ok(None) };
+    set_socket_timeout(&socket, Timeout::Recv, Some(100 * TICK))?;
     // Who only asks has no name, and is in no report.
-    let route = Route { client: String::new(), ..route.clone() };
-    let Some(Started { socket, .. }) = join_at(&route, path.to_owned(), None) else { return Ok(None) };
+    let hello = Hello { version: VERSION, name: String::new(), resume: None, memory: MemoryClaim::Free };
+    let greeted = greet(&hello, path.to_owned(), socket)
+        .map_err(|error| if error.kind() == io::ErrorKind::WouldBlock { silent() } else { error })?;
+    let socket = match greeted {
+        Ok(started) => started.socket,
+        Err(_) if place.connect()?.is_none() => return Ok(None),
+        Err(reason) => return Err(io::Error::other(reason)),
+    };
     let mut packet = Outgoing::default();
     packet.push(&Request::Ask { ticket: 0, question })?;
     packet.send(&socket, &interrupted)?;
     let begin = Instant::now();
     while !wait_for(&socket, PollFlags::IN, TICK)? {
         if interrupted() || begin.elapsed() > 100 * TICK {
-            return Err(io::Error::other("the device process does not answer"));
+            return Err(silent());
         }
     }
     let reply = Incoming::receive(&socket)?.map(|mut packet| packet.take::<Reply>()).transpose()?.flatten();
     let Some(Reply { answer, .. }) = reply else { return Ok(None) };
     answer.map(Some).map_err(io::Error::other)
+}
+
+/// What the device process with this socket holds; none if it does not run.
+///
+/// # Errors
+/// If the process does not answer.
+pub(super) fn reported(path: &Path) -> io::Result<Option<ProcessReport>> {
+    match asked(path, Question::Report)? {
+        Some(Answer::Report(report)) => Ok(Some(report)),
+        Some(other) => Err(io::Error::other(format!("the device process answers {other:?}"))),
+        None => Ok(None),
+    }
 }

@@ -8,8 +8,9 @@ use crate::commands::kernelspec;
 use crate::folders::holds::{self, folder_of};
 use crate::folders::{self, Item, shortened};
 use crate::runtime;
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use ferrotune_devices::runtime::{Running, running};
 use ferrotune_machine::format;
 use std::fs::File;
 use std::io::{IsTerminal, Write as _};
@@ -55,6 +56,8 @@ pub(crate) fn run(Uninstall { from: From { all, user, prefix, sys_prefix }, yes 
 struct Plan {
     items: Vec<Item>,
     kernelspecs: Vec<PathBuf>,
+    /// The device processes to end.
+    devices: Vec<Running>,
     /// The paths that stay, each with the reason.
     staying: Vec<(PathBuf, &'static str)>,
 }
@@ -64,7 +67,7 @@ fn everything(is_agreed: bool) -> Result<()> {
     let plan = plan()?;
     plan.list();
     let mut failures = Vec::new();
-    if plan.items.is_empty() && plan.kernelspecs.is_empty() {
+    if plan.items.is_empty() && plan.kernelspecs.is_empty() && plan.devices.is_empty() {
         eprintln!("there is nothing to remove");
     } else {
         drop(plan.take()?);
@@ -96,7 +99,8 @@ fn plan() -> Result<Plan> {
     let foreign = foreign.into_iter();
     staying.extend(foreign.map(|spec| (spec.folder, "it starts another program, is a link, or is part of a package")));
     let kernelspecs = ours.into_iter().map(|spec| spec.folder).collect();
-    Ok(Plan { items: inventory.ours, kernelspecs, staying })
+    let devices = running().context("cannot find the device processes that run")?;
+    Ok(Plan { items: inventory.ours, kernelspecs, devices, staying })
 }
 
 impl Plan {
@@ -106,6 +110,9 @@ impl Plan {
         }
         for folder in &self.kernelspecs {
             eprintln!("{:>9}  {}  (registration of the kernel)", "", shortened(folder));
+        }
+        for device in &self.devices {
+            eprintln!("     ends  the device {device}");
         }
         for (path, reason) in &self.staying {
             eprintln!("    stays  {}: {reason}", shortened(path));
@@ -119,6 +126,15 @@ impl Plan {
             0 => {}
             1 => bail!("nothing was removed, since a kernel runs; shut it down, then try again"),
             many => bail!("nothing was removed, since {many} kernels run; shut them down, then try again"),
+        }
+        for device in &self.devices {
+            let users = device.users();
+            if !users.is_empty() {
+                bail!(
+                    "nothing was removed, since {} use the device {device}; end these, then try again",
+                    users.join(", ")
+                );
+            }
         }
         let mut locks = Vec::new();
         for items in self.items.chunk_by(|one, other| folder_of(&one.path) == folder_of(&other.path)) {
@@ -135,6 +151,11 @@ impl Plan {
     /// Removes everything in the plan, and returns the errors.
     fn carry_out(&self) -> Vec<String> {
         let mut failures = Vec::new();
+        for device in &self.devices {
+            if let Err(error) = device.close() {
+                failures.push(format!("cannot end the device {device}: {error}"));
+            }
+        }
         for folder in &self.kernelspecs {
             match kernelspec::remove(folder) {
                 Ok(removed) => eprintln!("{removed}"),

@@ -6,6 +6,7 @@ use crate::toolchain::own::{self, READY};
 use serde_json::Value;
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 /// The file that Ferrotune writes first into a folder that it makes, and removes last.
@@ -34,6 +35,7 @@ pub(super) fn of(path: &Path) -> Proof {
             return Proof::Parts(Kind::Objects, ferrotune_reader::is_kept_object);
         }
         Some(Kind::Trust) if metadata.is_dir() => return Proof::Parts(Kind::Trust, is_mark),
+        Some(Kind::Devices) if metadata.is_dir() => return Proof::Parts(Kind::Devices, is_of_device_process),
         Some(Kind::Dependencies) if metadata.is_dir() => return Proof::Parts(Kind::Dependencies, is_build),
         Some(Kind::Prelude) => metadata.is_dir() && (ready_has(path, "externs") || is_marked(path)),
         Some(Kind::Toolchain) => metadata.is_dir() && (ready_has(path, "from") || is_marked(path)),
@@ -51,6 +53,19 @@ pub(super) fn of(path: &Path) -> Proof {
         Some(kind) => Proof::Whole(kind),
         None => Proof::Missing,
     }
+}
+
+/// Whether a file is the socket, the lock or the log of a device process.
+fn is_of_device_process(path: &Path) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    let hash = path.file_stem().and_then(|name| name.to_str()?.strip_prefix("device-"));
+    let is_right = fs::symlink_metadata(path).is_ok_and(|metadata| match ending {
+        None => metadata.file_type().is_socket(),
+        Some("lock") => metadata.is_file() && metadata.len() == 0,
+        Some("log") => metadata.is_file(),
+        Some(_) => false,
+    });
+    is_right && hash.is_some_and(is_short_hash)
 }
 
 /// Writes the mark into a folder that has just been made.
@@ -92,6 +107,7 @@ fn kind(name: &str) -> Option<Kind> {
         "objects" => Some(Kind::Objects),
         "history" | "history.jsonl" => Some(Kind::History),
         "trusted" => Some(Kind::Trust),
+        "devices" => Some(Kind::Devices),
         _ if version_of_prelude(base).is_some() => build(Kind::Prelude, Kind::PreludeBuild),
         _ if base.strip_prefix("candle-").and_then(version_and_hash).is_some() => Some(Kind::Candle),
         _ if base.starts_with(own::PREFIX) => build(Kind::Toolchain, Kind::ToolchainBuild),

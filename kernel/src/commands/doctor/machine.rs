@@ -1,6 +1,7 @@
 //! Rows about the machine: system, memory, cgroups, and accelerators as far as they are known without starting one.
 
 use super::Row;
+use ferrotune_devices::runtime::{self, Running};
 use ferrotune_devices::{Cards, Machine, detect};
 use ferrotune_machine::cgroup::{self, Version};
 use ferrotune_machine::format;
@@ -20,6 +21,7 @@ pub(super) fn rows() -> Vec<Row> {
         Row::new("memory", memory_text()),
     ];
     rows.extend(accelerators());
+    rows.extend(device_processes());
     rows
 }
 
@@ -67,6 +69,21 @@ fn cards_row(cards: &Cards) -> Row {
     match &cards.obstacle {
         Some(obstacle) => row.with_cure(obstacle.clone()),
         None => row,
+    }
+}
+
+/// A row for each device process that runs.
+fn device_processes() -> Vec<Row> {
+    const WHAT: &str = "device process";
+    let rows = |running: Vec<Running>| running.iter().map(|running| device_process(WHAT, running)).collect();
+    runtime::running().map_or_else(|error| vec![Row::new(WHAT, unknown(error))], rows)
+}
+
+fn device_process(what: &str, running: &Running) -> Row {
+    let row = Row::new(what, running.to_string());
+    match &running.report {
+        Ok(_) => row,
+        Err(_) => row.with_cure("shut down the notebooks that use it, and it ends after a minute; else kill it"),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::engine::{Engine, Interrupts};
 use crate::execution::LiveDisplay;
 use crate::failure::{ErrorName, Failure};
+use ferrotune_devices::runtime::running;
 use ferrotune_display::{Bundle, table};
 use ferrotune_journal::Journal;
 use ferrotune_link::{MemoryReport, SnapshotKey, SupervisorReply, SupervisorRequest};
@@ -99,6 +100,7 @@ fn shown(report: &MemoryReport, interrupts: &Interrupts, study: Option<&Path>) -
         ("supervisor of the cells".to_owned(), held(report.supervisor_pid)),
     ];
     let mut rows: Vec<Vec<String>> = rows.into_iter().map(|(who, bytes)| vec![who, format::bytes(bytes)]).collect();
+    rows.extend(of_devices(report.supervisor_pid));
     let limit = match report.limit_bytes {
         Some(bytes) => vec!["limit of a cell (%memory limit)".to_owned(), format::bytes(bytes)],
         None => memory_limit().map_or_else(
@@ -112,6 +114,27 @@ fn shown(report: &MemoryReport, interrupts: &Interrupts, study: Option<&Path>) -
     }
     rows.extend(study.map(of_trials).unwrap_or_default());
     table(&["memory", "held"], &rows)
+}
+
+/// A row for each device process that the notebook with this supervisor of its cells uses: what the process holds of the machine's memory,
+/// and what the notebook and others have on the device.
+fn of_devices(supervisor: u32) -> Vec<Vec<String>> {
+    let running = match running() {
+        Ok(running) => running,
+        Err(error) => return vec![vec!["device processes".to_owned(), format!("unknown: {error}")]],
+    };
+    let name = format!("notebook {supervisor}");
+    let reports = running.iter().filter_map(|running| running.report.as_ref().ok());
+    let rows = reports.filter_map(|report| {
+        let own = report.named_clients().find(|client| client.name == name)?;
+        let held = private_bytes(report.process).unwrap_or(0);
+        let (held, on_device) = (format::bytes(held), format::bytes(report.held_bytes));
+        let (own, earlier) = (format::bytes(own.bytes), format::bytes(report.kept.1));
+        let text =
+            format!("{held}; on the device {on_device}, {own} of these this notebook's, {earlier} earlier states'");
+        Some(vec![format!("device process {} of {}", report.process, report.device), text])
+    });
+    rows.collect()
 }
 
 /// A row for each of the last trials of a study: its peak memory, and the available memory before and after the trial.
