@@ -373,8 +373,10 @@ def test_the_doctor_the_memory_table_and_the_removal_know_the_process(tmp_path):
     notebook.ok("assert_eq!(kept.sum_all()?.to_scalar::<f32>()?, 524288.0);")
     process, homes = place.process, {name: str(tmp_path / name) for name in ("config", "data", "state")}
     (tmp_path / "jupyter").mkdir()
+    (tmp_path / "tmp").mkdir()
     environment = os.environ | place.env | {f"XDG_{name.upper()}_HOME": path for name, path in homes.items()}
-    environment |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "JUPYTER_PATH": "", "JUPYTER_DATA_DIR": str(tmp_path / "jupyter")}
+    # Kernels, also those of other tests, are found by the temporary folder.
+    environment |= {"TMPDIR": str(tmp_path / "tmp"), "XDG_CACHE_HOME": str(tmp_path / "cache"), "JUPYTER_PATH": "", "JUPYTER_DATA_DIR": str(tmp_path / "jupyter")}
 
     def ferrotune(*arguments):
         return subprocess.run([TARGET / "release/ferrotune", *arguments], env=environment, capture_output=True, text=True, timeout=60)
@@ -389,7 +391,8 @@ def test_the_doctor_the_memory_table_and_the_removal_know_the_process(tmp_path):
     table = notebook.ok("%memory").display
     assert re.search(rf"device process {process} of xla:cpu .*[\d.]+ [MG]iB; on the device 1\.\d MiB, 1\.\d MiB of these this notebook's", table), table
     removal = ferrotune("uninstall", "--all", "--yes")
-    assert removal.returncode != 0 and "nothing was removed" in removal.stderr and place.process == process, removal.stderr
+    refusal = f"nothing was removed, since {name[1]} use the device process {process} of xla:cpu"
+    assert removal.returncode != 0 and refusal in removal.stderr and place.process == process, removal.stderr
     assert f"ends  the device process {process} of xla:cpu" in removal.stderr, removal.stderr
     place.notebooks.remove(notebook)
     notebook.close()
@@ -406,7 +409,10 @@ def test_a_process_of_another_version_is_a_row_with_a_cure(place, notebook):
     place.kill()
     socket_path.unlink()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        listener.bind(str(socket_path))
+        # The path of a socket has at most 107 characters.
+        folder = os.open(socket_path.parent, os.O_PATH)
+        listener.bind(f"/proc/self/fd/{folder}/{socket_path.name}")
+        os.close(folder)
         listener.listen()
 
         def refuse():

@@ -14,7 +14,7 @@ GUIDE = pathlib.Path(__file__).parent.parent / "docs"
 BEFORE = {
     "for epoch in ferrotune::progress(0..10)": "let batches = vec![1, 2];",
     "let device = ferrotune::device::current()?;\nlet x = Tensor::randn": "use candle_core::Tensor;",
-    "let mut step = ferrotune::compile(move": """use candle_core::{DType, Device};
+    "let mut step = ferrotune::compile(move": """use candle_core::{DType, Device, Tensor};
 use candle_nn::{Module, Optimizer, VarBuilder, VarMap};
 let map = VarMap::new();
 let model = candle_nn::linear(4, 2, VarBuilder::from_varmap(&map, DType::F32, &Device::Cpu))?;

@@ -122,6 +122,12 @@ impl DeviceName {
         matches!(self.plugin, PluginName::Cards(_))
     }
 
+    /// Whether the trials of a search use one device process for this device, by its name: true for a card and for a TPU. XLA's plugin of
+    /// the CPU computes in a trial's own process, whose memory is then the trial's, and a trial opens the plugin of a file itself.
+    pub fn is_shared_by_trials(&self) -> bool {
+        self.is_card() || matches!(self.plugin, PluginName::Tpu)
+    }
+
     /// The path of the plugin's library.
     ///
     /// # Errors

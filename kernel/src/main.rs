@@ -7,6 +7,7 @@ mod chain;
 mod commands;
 mod compile;
 mod completeness;
+mod devices;
 mod diagnostic;
 mod disk;
 mod engine;
@@ -26,6 +27,7 @@ mod toolchain;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
+use devices::DEVICES;
 use ferrotune_tuner::supervisor::{Origin, Trust};
 use objects::Objects;
 use runtime::Runtime;
@@ -188,7 +190,14 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
             let trust = Trust { mirror: origin(trust_mirror), ..search_process::trust(origin(trust)) };
             let mut event_files = EventFiles::of_file(&study);
             let listener = &mut |event: &_| event_files.take(event);
-            Ok(ferrotune_tuner::supervisor::main(&study, &trust, &placement::engine_of, &Objects, listener))
+            Ok(ferrotune_tuner::supervisor::main(
+                &study,
+                &trust,
+                &placement::engine_of,
+                &Objects,
+                Some(&DEVICES),
+                listener,
+            ))
         }
         Action::Reader => reader(),
         Action::Probe => Ok(ferrotune_devices::probe::child::main()),

@@ -6,6 +6,7 @@ mod backlog;
 mod checkpoints;
 mod code;
 mod conclusion;
+mod devices;
 mod elsewhere;
 mod entry;
 mod error;
@@ -22,8 +23,10 @@ mod session;
 mod study_progress;
 mod token;
 mod trust;
+mod workers;
 
 pub use code::Code;
+pub use devices::Devices;
 pub use elsewhere::{Crew, Engine, Which};
 pub use entry::{FindEngine, main, main_of_program};
 pub use error::{PublicationError, SupervisorError};
@@ -34,8 +37,9 @@ pub use publication::{Fetched, Objects, fetch, store_of};
 pub use study_progress::study_progress;
 pub use token::{TOKEN_VARIABLE, Token};
 pub use trust::{Origin, Trust};
+pub use workers::Workers;
 
-use crate::process::{self, Budget, OWN_PROGRAM, ProcessError, SharedMemory, Signals, TrialCgroups};
+use crate::process::{self, Budget, ProcessError, SharedMemory, Signals, TrialCgroups};
 use crate::search::{self, Search, SearchError, Step};
 use elsewhere::Elsewhere;
 use events::{Earlier, Watcher};
@@ -43,7 +47,6 @@ use ferrotune_journal::study_folder::{self, file_error};
 use ferrotune_journal::{Journal, JournalError};
 use ferrotune_space::event::{Event, Finish};
 use ferrotune_space::spec::StudySpec;
-use ferrotune_space::wire::PluginCopy;
 use files::Files;
 use mirror::Mirror;
 use phase::{Outside, Phase};
@@ -51,46 +54,14 @@ use resident::Residence;
 use session::Session;
 use std::fs;
 use std::io::Write;
-use std::path::Path;
 use std::time::{Duration, Instant};
+use workers::{Admitted, Program};
 
 /// The interval at which the supervisor checks running workers.
 const TICK: Duration = Duration::from_millis(10);
 
 /// The length of the secret with which a study's owner signs code for workers.
 const TOKEN_BYTES: usize = 32;
-
-/// The program that the workers of a search run, and the host that they run on.
-#[expect(missing_debug_implementations, reason = "an engine has nothing to show")]
-pub enum Workers<'a> {
-    /// This program, run as `PROGRAM trial …`. It loads the library that the search names, if the user trusts that library.
-    Program {
-        /// The path of the program.
-        program: &'a Path,
-        /// The rules about which code and mirror of the study's folder may be used.
-        trust: &'a Trust,
-        /// The object stores in which a search with `--publish` may put its files.
-        objects: &'a dyn Objects,
-    },
-    /// This program, with code that a worker has fetched from a publication.
-    Fetched {
-        /// The path of the program.
-        program: &'a Path,
-        /// The fetched code.
-        code: Code,
-    },
-    /// The supervisor's own program, run with its own arguments. The objective is part of that program.
-    Itself,
-    /// This program on other hosts, for a search that publishes.
-    Elsewhere {
-        /// The engine that starts the workers.
-        engine: &'a mut dyn Engine,
-        /// The rules about which code and mirror of the study's folder may be used.
-        trust: &'a Trust,
-        /// The object stores in which the search may put its files.
-        objects: &'a dyn Objects,
-    },
-}
 
 /// Runs or continues the search `spec` with these workers, until it is over or a signal stops it.
 ///
@@ -106,7 +77,7 @@ pub fn supervise<'a>(
 ) -> Result<Finish, SupervisorError> {
     // Checks the settings before a study is opened, or overwritten.
     ferrotune_oracle::create(&spec).map_err(SearchError::from)?;
-    if spec.has_staying_worker() && spec.supervision.concurrency > 1 {
+    if spec.has_staying_worker() && spec.supervision.concurrency > 1 && workers.devices(&spec.device).is_none() {
         let concurrency = spec.supervision.concurrency;
         return Err(SupervisorError::OneAtATime { device: spec.device, concurrency });
     }
@@ -144,48 +115,6 @@ struct WorkerSettings<'a> {
     niceness: i32,
 }
 
-/// The program that a worker runs.
-enum Program<'a> {
-    /// This program, which loads the objective's library from memory.
-    Library { program: &'a Path, code: Code },
-    /// The supervisor's own program, which contains the objective.
-    Itself,
-}
-
-impl Program<'_> {
-    /// The plugin that workers load for their device, if the study names a plugin file.
-    fn plugin(&self) -> Option<&PluginCopy> {
-        match self {
-            Program::Library { code, .. } => code.plugin.as_ref().map(|plugin| &plugin.copy),
-            Program::Itself => None,
-        }
-    }
-}
-
-/// The parts of [`Workers`] after the check that their code may be run.
-struct Admitted<'a> {
-    program: Program<'a>,
-    engine: Option<&'a mut dyn Engine>,
-    objects: Option<&'a dyn Objects>,
-}
-
-impl<'a> Admitted<'a> {
-    fn of(spec: &StudySpec, workers: Workers<'a>, study: &Path) -> Result<Admitted<'a>, SupervisorError> {
-        let alone = |program| Ok(Admitted { program, engine: None, objects: None });
-        let (program, trust, engine, objects) = match workers {
-            Workers::Program { program, trust, objects } => (program, trust, None, objects),
-            Workers::Elsewhere { engine, trust, objects } => (Path::new(OWN_PROGRAM), trust, Some(engine), objects),
-            // The code was checked against a signature, so no question of trust remains.
-            Workers::Fetched { program, code } => return alone(Program::Library { program, code }),
-            Workers::Itself => return alone(Program::Itself),
-        };
-        let code = Code::read(spec, study)?;
-        trust.admit_code(&code.facts, study)?;
-        spec.supervision.mirror.as_ref().map_or(Ok(()), |mirror| trust.admit_mirror(mirror, study))?;
-        Ok(Admitted { program: Program::Library { program, code }, engine, objects: Some(objects) })
-    }
-}
-
 /// A search that runs in processes.
 struct Supervisor<'a> {
     search: Search,
@@ -198,6 +127,10 @@ struct Supervisor<'a> {
     mirror: Option<Mirror>,
     /// The device's turn and its idle worker, for a device that takes one process at a time.
     residence: Option<Residence>,
+    /// The device processes of this host, if the trials share one.
+    devices: Option<&'static dyn Devices>,
+    /// Whether the device process ran when the last trial had ended.
+    is_device_held: bool,
     /// The engine that starts the workers on other hosts, until the supervisor follows them; and what is known of their
     /// trials.
     engine: Option<&'a mut dyn Engine>,
@@ -225,7 +158,7 @@ impl<'a> Supervisor<'a> {
         if spec.storage.is_some() && spec.supervision.mirror.is_some() {
             return Err(JournalError::Mirrored.into());
         }
-        let Admitted { program, engine, objects } = Admitted::of(&spec, workers, &folder)?;
+        let Admitted { program, engine, objects, devices } = Admitted::of(&spec, workers, &folder)?;
         let mirror = mirror::of(&spec)?;
         if let Some(mirror) = mirror.as_ref().filter(|_| !spec.overwrite) {
             mirror::restore(mirror, &folder)?;
@@ -257,7 +190,7 @@ impl<'a> Supervisor<'a> {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
         let threads = spec.supervision.threads.unwrap_or(cores / concurrency).max(1);
         let (earlier, earlier_trials) = (Earlier::of(journal.trials()), journal.trials().len() as u64);
-        let residence = spec.has_staying_worker().then(|| Residence::new(&spec.device));
+        let residence = spec.has_staying_worker().then(|| Residence::new(devices.is_some()));
         let mut supervision = spec.supervision;
         // All workers together run this many trials side by side.
         supervision.concurrency *= spec.placement.and_then(|placement| placement.workers).unwrap_or(1);
@@ -276,6 +209,8 @@ impl<'a> Supervisor<'a> {
             shared_memory: SharedMemory::watched(),
             mirror,
             residence,
+            devices,
+            is_device_held: false,
             engine,
             elsewhere: None,
             watcher,
@@ -338,6 +273,9 @@ impl<'a> Supervisor<'a> {
             if sessions.is_empty() && !self.search.has_all_trials()? && !self.wait_for_device()? {
                 return Ok(None);
             }
+            if !self.search.has_all_trials()? && !self.hold_device()? {
+                return Ok(None);
+            }
             let running: Vec<u64> = sessions.iter().map(|session| session.trial.number).collect();
             match self.search.next(&running)? {
                 Step::Run { trial } => sessions.push(self.begin(trial)?),
@@ -365,6 +303,8 @@ impl<'a> Supervisor<'a> {
             let session = sessions.remove(index);
             let living: Vec<u32> = sessions.iter().map(|session| session.worker.pid()).collect();
             let ended = self.end(session, &living)?;
+            // What has ended the trial may have ended the device process.
+            self.is_device_held = false;
             self.conclude(ended, sessions)?;
         }
         self.watch(sessions)

@@ -195,7 +195,9 @@ impl fmt::Display for ProcessReport {
         if let Some(bytes) = self.free_bytes {
             write!(f, ", and {} are free", precise_bytes(bytes))?;
         }
-        write!(f, ": {clients}")?;
+        if !clients.is_empty() {
+            write!(f, ": {clients}")?;
+        }
         match self.kept {
             (0, _) => Ok(()),
             (1, bytes) => write!(f, "; an earlier state of a notebook {} more", precise_bytes(bytes)),

@@ -79,6 +79,15 @@ impl Client {
         if let Form::Far(far) = &self.0 { far.close() } else { Ok(false) }
     }
 
+    /// Makes sure that the device process runs and that this client is connected to it. Starts it again if it has ended. Does nothing
+    /// where this process has opened the plugin itself.
+    ///
+    /// # Errors
+    /// If the process cannot be started, or the plugin does not open.
+    pub fn reach(&self) -> Result<(), PjrtError> {
+        if let Form::Far(far) = &self.0 { far.reach() } else { Ok(()) }
+    }
+
     /// The name of this client in reports; none where this process has opened the plugin itself.
     pub fn name(&self) -> Option<&str> {
         if let Form::Far(far) = &self.0 { Some(far.name()) } else { None }

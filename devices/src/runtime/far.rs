@@ -292,6 +292,15 @@ impl Far {
         }
     }
 
+    /// Connects to the device process, and starts it, if there is no connection.
+    pub(super) fn reach(&self) -> Result<(), PjrtError> {
+        let asked = self.with_link(|link, _| {
+            let ticket = link.ask(|packet, ask| packet.push(&ask(Question::Report)))?;
+            link.wait(ticket)
+        });
+        asked?.0.map(drop)
+    }
+
     /// Ends the device process, and returns whether it ran.
     pub(super) fn close(&self) -> io::Result<bool> {
         let path = self.current().path.clone();

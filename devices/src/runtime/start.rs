@@ -57,7 +57,8 @@ pub(super) fn connect(route: &Route) -> Result<Started, PjrtError> {
     let socket = match place.connect().map_err(system)? {
         Some(socket) => socket,
         None => {
-            let kept = Starting::new(route, &path, &place, lock).map_err(system)?;
+            let program = route.program.as_deref().ok_or_else(|| failed(ending(&path)))?;
+            let kept = Starting::new(program, route, &path, &place, lock).map_err(system)?;
             kept.wait(&place).map_err(|ended| ended.map_or_else(interrupted, failed))?;
             place.connect().map_err(system)?.ok_or_else(|| failed(ending(&path)))?
         }
@@ -125,8 +126,7 @@ struct Starting {
 
 impl Starting {
     /// Starts the process, which has the lock until its socket is there.
-    fn new(route: &Route, path: &Path, place: &Place, lock: Lock) -> io::Result<Starting> {
-        let program = route.program.as_deref().ok_or_else(|| io::Error::other("it does not run"))?;
+    fn new(program: &Path, route: &Route, path: &Path, place: &Place, lock: Lock) -> io::Result<Starting> {
         let mut command = Command::new(program);
         command.arg("device").arg(&route.device).arg(real(&route.plugin)).arg(path);
         // Who cleans up after a trial ends all processes with this variable.

@@ -2,6 +2,7 @@
 //! without a terminal. Needs no kernel, no toolchain and no prelude: the study's folder has everything that its trials
 //! need. Runs no code from that folder that this user has neither compiled nor trusted.
 
+use crate::devices::DEVICES;
 use crate::execution::{LiveDisplay, Output};
 use crate::objects::Objects;
 use crate::printer::Printer;
@@ -60,7 +61,8 @@ pub(crate) fn run(arguments: &Resume) -> Result<ExitCode> {
         return go_on_in_background(spec, &trust);
     }
     let mut printer = Printer::new(&spec, "stopped; run it again to go on");
-    let workers = Workers::Program { program: Path::new(OWN_PROGRAM), trust: &trust, objects: &Objects };
+    let (program, devices) = (Path::new(OWN_PROGRAM), Some(&DEVICES as _));
+    let workers = Workers::Program { program, trust: &trust, objects: &Objects, devices };
     let mut event_files = EventFiles::of(&spec);
     let finish = supervise(spec, workers, &mut printer, &mut |event| event_files.take(event))?;
     Ok(if finish == Finish::Interrupted { ExitCode::FAILURE } else { ExitCode::SUCCESS })

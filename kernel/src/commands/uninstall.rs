@@ -131,7 +131,7 @@ impl Plan {
             let users = device.users();
             if !users.is_empty() {
                 bail!(
-                    "nothing was removed, since {} use the device {device}; end these, then try again",
+                    "nothing was removed, since the device {device} has users; end {}, then try again",
                     users.join(", ")
                 );
             }

@@ -3,6 +3,7 @@
 
 mod folder;
 
+use crate::devices::DEVICES;
 use crate::objects::Objects;
 use crate::placement;
 use crate::printer::Printer;
@@ -109,7 +110,8 @@ pub(crate) fn run(arguments: &Worker) -> Result<ExitCode> {
     remove_those_of_the_dead(&directory).iter().for_each(|line| eprintln!("{line}"));
     let mut printer = Printer::new(&spec, "stopped; other workers go on with its trials");
     let study = spec.directory.join(&spec.project);
-    let finish = supervise(spec, Workers::Fetched { program, code }, &mut printer, &mut |_| {})?;
+    let finish =
+        supervise(spec, Workers::Fetched { program, code, devices: Some(&DEVICES) }, &mut printer, &mut |_| {})?;
     folder.leave(&study)?;
     Ok(if finish == Finish::Interrupted { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -92,7 +92,7 @@ impl ExclusiveDevice {
 }
 
 /// Whether a process is the device process of this program, which opens a plugin for all processes of its user.
-fn is_device_process(pid: Pid) -> bool {
+pub(super) fn is_device_process(pid: Pid) -> bool {
     let place = |name: &str| format!("/proc/{}/{name}", number(pid));
     let program = |path: &str| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
     let own = program(super::OWN_PROGRAM);

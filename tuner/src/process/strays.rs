@@ -1,6 +1,7 @@
 //! Removes the processes that trials leave behind. Does not rely on process groups, because a process can leave its group.
 
 use super::TRIAL_VARIABLE;
+use super::exclusive::is_device_process;
 use ferrotune_machine::child::wait_for_exit;
 use ferrotune_machine::identity::Identity;
 use ferrotune_machine::process_tree::{below, children_of, number};
@@ -18,13 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Kills and reaps every child of this process that is not in `living`, and returns the process ids of the killed children.
 /// A worker is the reaper of all processes that it starts, so only workers that have ended leave children to this process.
-/// A killed child leaves its own children to this process, so this repeats until no child is left.
+/// A killed child leaves its own children to this process, so this repeats until no child is left. A device process serves all processes
+/// of its user, and is no trial's, though it may be a child of this process: it leaves the process that has started it.
 pub(super) fn remove(living: &[u32]) -> io::Result<BTreeSet<u32>> {
     let deadline = Instant::now() + PATIENCE;
     let mut removed = BTreeSet::new();
     loop {
         let mut strays = children_of(rustix::process::getpid());
-        strays.retain(|pid| !living.contains(&number(*pid)));
+        strays.retain(|pid| !living.contains(&number(*pid)) && !is_device_process(*pid));
         let Some(first) = strays.first().copied() else { return Ok(removed) };
         for pid in &strays {
             kill_all(&below(*pid));

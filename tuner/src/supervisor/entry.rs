@@ -3,7 +3,7 @@
 use super::backlog::Backlog;
 use super::elsewhere::Engine;
 use super::events::Watcher;
-use super::{Objects, SupervisorError, Trust, Workers, supervise};
+use super::{Devices, Objects, SupervisorError, Trust, Workers, supervise};
 use crate::process::OWN_PROGRAM;
 use ferrotune_space::event::{Event, Finish};
 use ferrotune_space::spec::StudySpec;
@@ -24,6 +24,7 @@ pub fn main(
     trust: &Trust,
     find_engine: &FindEngine,
     objects: &dyn Objects,
+    devices: Option<&'static dyn Devices>,
     listener: &mut dyn FnMut(&Event),
 ) -> ExitCode {
     // Writes bypass Rust's own buffer, which cannot handle a line that was written only in part.
@@ -39,7 +40,7 @@ pub fn main(
         let mut engine = find_engine(&spec).map_err(|reason| SupervisorError::Engine { reason })?;
         let workers = match &mut engine {
             Some(engine) => Workers::Elsewhere { engine: engine.as_mut(), trust, objects },
-            None => Workers::Program { program: Path::new(OWN_PROGRAM), trust, objects },
+            None => Workers::Program { program: Path::new(OWN_PROGRAM), trust, objects, devices },
         };
         supervise(spec, workers, &mut events, listener)
     });

@@ -183,6 +183,14 @@ pub enum SupervisorError {
         /// The time for which the supervisor waited for the device, in seconds.
         wait_s: u64,
     },
+    /// The device process of the trials does not start.
+    #[error("{device} does not open: {reason}; then run the search again: it goes on where it is")]
+    Device {
+        /// The device's name.
+        device: String,
+        /// The reason.
+        reason: String,
+    },
     /// Processes other than the trials use the machine's memory.
     #[error(
         "the machine has only {} of memory left, which the trials do not hold; free some, then run the search again: it goes on where it is",

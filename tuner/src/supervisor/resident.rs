@@ -25,13 +25,23 @@ const TICK: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct Residence {
     device: ExclusiveDevice,
+    /// Whether the device process of the trials has the device open.
+    pub(super) is_open: bool,
+    /// Whether a worker stays from trial to trial. None does where the trials share a device process.
+    pub(super) stays: bool,
     pub(super) idle: Option<(Worker, Tenure)>,
 }
 
 impl Residence {
-    /// The residence of a worker on this device. By its name, and not by its library, a trial shares a TPU with a notebook.
-    pub(super) fn new(device: &str) -> Residence {
-        Residence { device: ExclusiveDevice::of_this_machine(device == "tpu"), idle: None }
+    /// The residence on the device of this machine. `is_shared` tells whether the trials share a device process.
+    pub(super) fn new(is_shared: bool) -> Residence {
+        let device = ExclusiveDevice::of_this_machine(is_shared);
+        Residence { device, is_open: false, stays: !is_shared, idle: None }
+    }
+
+    /// The history of a worker that starts, if the worker stays.
+    pub(super) fn tenure(&self) -> Option<Tenure> {
+        self.stays.then(Tenure::default)
     }
 }
 
@@ -119,7 +129,8 @@ impl Supervisor<'_> {
         let mut pause = FIRST_PAUSE;
         self.dismiss_if_gone()?;
         loop {
-            let Some(residence) = self.residence.as_mut().filter(|residence| residence.idle.is_none()) else {
+            let is_wanted = |residence: &&mut Residence| residence.idle.is_none() && !residence.is_open;
+            let Some(residence) = self.residence.as_mut().filter(is_wanted) else {
                 return Ok(true);
             };
             let Some(holder) = residence.device.take()? else { return Ok(true) };

@@ -194,7 +194,7 @@ fn opened<'a>(
 /// process has it, and for XLA's plugin of the CPU, whose memory is then the trial's own.
 fn joined(device: &DeviceName) -> Option<Client> {
     let client = std::env::var(TRIAL_VARIABLE).ok().and_then(|name| trial_named(&name))?;
-    if !device.is_card() && device.to_string() != "tpu" {
+    if !device.is_shared_by_trials() {
         return None;
     }
     let claim = std::env::var(DEVICE_MEMORY_VARIABLE).ok()?;

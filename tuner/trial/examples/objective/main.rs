@@ -43,7 +43,7 @@ fn main() -> ExitCode {
             // The optional arguments are the folder of trusted code, and the origin of the search's code.
             let origin = if args.get(3).is_some_and(|from| from == "study") { Origin::Study } else { Origin::User };
             let trust = Trust { known: args.get(2).map(PathBuf::from), code: origin, mirror: origin };
-            ferrotune_tuner::supervisor::main(Path::new(&args[1]), &trust, &|_| Ok(None), &NoStore, &mut |_| {})
+            ferrotune_tuner::supervisor::main(Path::new(&args[1]), &trust, &|_| Ok(None), &NoStore, None, &mut |_| {})
         }
         Some("trial") => {
             let scenario = args.last().and_then(|arg| arg.to_str()).unwrap_or_default().to_owned();
