@@ -17,6 +17,7 @@ from device_place import DEVICE, IMPORTS, Place, pid_of, report
 from session import TARGET, wait_for
 from test_devices import HELPER, PLUGIN, set_variable
 from test_devices_xla import XLA_CPU
+from test_doctor import temporary  # noqa: F401
 
 # An interrupt ends a wait within a third of a second where nothing else computes.
 INTERRUPT_S = 1.0
@@ -366,17 +367,15 @@ def test_memory_is_freed_with_its_variables_and_states(notebook):
     check_values(notebook)
 
 
-def test_the_doctor_the_memory_table_and_the_removal_know_the_process(tmp_path):
+def test_the_doctor_the_memory_table_and_the_removal_know_the_process(tmp_path, temporary):
     place = Place(tmp_path, FERROTUNE_XLA_CPU=XLA_CPU, FERROTUNE_DEVICE_LINGER="300")
     notebook = place.notebook()
     notebook.ok(f"{IMPORTS}\n{DEVICE}\nlet kept = Tensor::ones((1024, 256), DType::F32, &device)?.affine(2.0, 0.0)?; kept.sum_all()?;")
     notebook.ok("assert_eq!(kept.sum_all()?.to_scalar::<f32>()?, 524288.0);")
     process, homes = place.process, {name: str(tmp_path / name) for name in ("config", "data", "state")}
     (tmp_path / "jupyter").mkdir()
-    (tmp_path / "tmp").mkdir()
     environment = os.environ | place.env | {f"XDG_{name.upper()}_HOME": path for name, path in homes.items()}
-    # Kernels, also those of other tests, are found by the temporary folder.
-    environment |= {"TMPDIR": str(tmp_path / "tmp"), "XDG_CACHE_HOME": str(tmp_path / "cache"), "JUPYTER_PATH": "", "JUPYTER_DATA_DIR": str(tmp_path / "jupyter")}
+    environment |= {"TMPDIR": str(temporary), "XDG_CACHE_HOME": str(tmp_path / "cache"), "JUPYTER_PATH": "", "JUPYTER_DATA_DIR": str(tmp_path / "jupyter")}
 
     def ferrotune(*arguments):
         return subprocess.run([TARGET / "release/ferrotune", *arguments], env=environment, capture_output=True, text=True, timeout=60)
@@ -391,8 +390,9 @@ def test_the_doctor_the_memory_table_and_the_removal_know_the_process(tmp_path):
     table = notebook.ok("%memory").display
     assert re.search(rf"device process {process} of xla:cpu .*[\d.]+ [MG]iB; on the device 1\.\d MiB, 1\.\d MiB of these this notebook's", table), table
     removal = ferrotune("uninstall", "--all", "--yes")
-    refusal = f"nothing was removed, since {name[1]} use the device process {process} of xla:cpu"
-    assert removal.returncode != 0 and refusal in removal.stderr and place.process == process, removal.stderr
+    refusal = f"nothing was removed, since the device process {process} of xla:cpu holds"
+    assert removal.returncode != 0 and refusal in removal.stderr and f"has users; end {name[1]}, then try again" in removal.stderr, removal.stderr
+    assert place.process == process
     assert f"ends  the device process {process} of xla:cpu" in removal.stderr, removal.stderr
     place.notebooks.remove(notebook)
     notebook.close()

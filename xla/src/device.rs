@@ -15,6 +15,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// The folder, beside kept executables, for what the compiler for cards has measured.
+const TUNING: &str = "autotuning";
+
 /// The options with which a device is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
@@ -156,13 +159,26 @@ fn assembled(client: Client, plugin: &str, options: Options<'_>, cores: Cores, c
     let generator = Generator::new(&numbers);
     let elsewhere = numbers.len() - here.len();
     let mut compiled = cores.options().on(numbers);
-    if platform == "cpu" {
-        // Without this option XLA:CPU loses a NaN in `maximum` and `minimum`, which StableHLO keeps.
-        compiled.overrides.push(("xla_cpu_enable_fast_min_max".to_owned(), Override::Flag(false)));
-    }
+    compiled.overrides.extend(setting(&platform, options.cache));
     let executables = Executables::new(options.cache, &plugin, compiled, budget);
     let executables = if is_joint { executables.jointly() } else { executables };
     Ok(device_of(Backend::new(name.to_owned(), client, (here, elsewhere), cores, executables, generator)))
+}
+
+/// The compiler's setting for the devices of a platform; `cache` is the folder of kept executables.
+fn setting(platform: &str, cache: Option<&Path>) -> Option<(String, Override)> {
+    match platform {
+        // Without this setting XLA:CPU loses a NaN in `maximum` and `minimum`, which StableHLO keeps.
+        "cpu" => Some(("xla_cpu_enable_fast_min_max".to_owned(), Override::Flag(false))),
+        // What the compiler has measured of one kernel is kept for later processes: a program that differs in the rest compiles faster.
+        "cuda" | "rocm" => {
+            let folder = cache?.join(TUNING);
+            // Without the folder, the compiler measures again.
+            std::fs::create_dir_all(&folder).ok()?;
+            Some(("xla_gpu_per_fusion_autotune_cache_dir".to_owned(), Override::Text(folder.to_str()?.to_owned())))
+        }
+        _ => None,
+    }
 }
 
 /// All cores of the plugin that a device belongs to, each as a device of its own: a process can open a TPU only once. The first
@@ -198,4 +214,24 @@ fn device_of(backend: Backend) -> Device {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let backend: Arc<dyn external::Backend> = Arc::new(backend);
     Device::external(backend, NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_card_has_measured_is_kept_beside_the_executables() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let tuning = folder.path().join(TUNING);
+        assert!(
+            matches!(setting("cpu", Some(folder.path())), Some((name, Override::Flag(false))) if name.ends_with("min_max"))
+        );
+        assert!(!tuning.exists());
+        let expected = Override::Text(tuning.display().to_string());
+        assert!(matches!(setting("cuda", Some(folder.path())), Some((_, value)) if value == expected));
+        assert!(tuning.is_dir());
+        assert!(setting("cuda", None).is_none() && setting("tpu", Some(folder.path())).is_none());
+        Ok(())
+    }
 }

@@ -140,9 +140,13 @@ fn is_build(path: &Path) -> bool {
     name.parse::<u8>().is_ok() && path.join("built").is_dir()
 }
 
-/// Whether a path is a file of `xla/`: an executable under its hash, or one that is being written.
+/// Whether a path is in `xla/`: an executable under its hash, one that is being written, or the folder for what XLA's compiler has measured.
 fn is_executable(path: &Path) -> bool {
-    let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
+    let metadata = fs::symlink_metadata(path);
+    let is_file = metadata.as_ref().is_ok_and(|metadata| metadata.is_file());
+    if path.ends_with("autotuning") && metadata.is_ok_and(|metadata| metadata.is_dir()) {
+        return true;
+    }
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let has_ending = |ending: &str| ending == "executable" || ending.ends_with(".partial");
     is_file && name.split_once('.').is_some_and(|(hash, ending)| is_sha256(hash) && has_ending(ending))
@@ -210,6 +214,8 @@ mod tests {
             fs::write(&path, "").unwrap();
             assert_eq!(is_executable(&path), is_ours, "{name}");
         }
+        fs::create_dir(folder.path().join("autotuning")).unwrap();
+        assert!(is_executable(&folder.path().join("autotuning")));
         let lock = folder.path().join("prelude-0.1.0-82a036e79eb97e77.lock");
         fs::write(&lock, "").unwrap();
         assert!(matches!(of(&lock), Proof::Whole(Kind::PreludeBuild)));
