@@ -26,7 +26,6 @@ KILL = """if trial.number() == 1 {
         let log = std::fs::read_to_string(std::env::var("FERROTUNE_TPU_LOCKFILE")?)?;
         let process = log.lines().last().and_then(|line| line.strip_prefix("opened by ")).unwrap_or_default().to_owned();
         std::process::Command::new("sh").args(["-c", &format!("kill -9 {process}")]).status()?;
-        std::thread::sleep(std::time::Duration::from_millis(200));
     }"""
 
 
@@ -45,6 +44,11 @@ class Shared:
     def openings(self):
         """The processes that have opened the device, in order."""
         return [int(line.removeprefix("opened by ")) for line in self.log.read_text().splitlines()]
+
+    def close(self):
+        """Ends the notebook's device process, which has another environment than a search with a fault."""
+        self.notebook.ok("%device close")
+        wait_for(lambda: not self.place.processes(), "end of the device process", 20)
 
     def resume(self, *options):
         folder = self.notebook.folder / "studies/shared"
@@ -92,19 +96,77 @@ def test_a_device_process_that_is_killed_costs_its_trial_and_the_next_trial_has_
     outcome = shared.notebook.ok(SEARCH.format(4, "--seed 1", KILL))
     assert "4/4 trials" in outcome.display, outcome.display
     first, second = shared.openings()
-    assert not is_alive(first) and is_alive(second)
+    assert not is_alive(first)
+    # What a search has started, it has not left running.
+    done = shared.resume("--max-trials", "6")
+    assert done.returncode == 0, done.stderr
+    for number in range(6):
+        assert "left behind: nothing" in shared.notebook.ok(f"%trials {number} --project shared --directory studies").display
     text = shared.notebook.ok("%trials 1 --project shared --directory studies").display
     assert re.search(rf"trial 1 of shared: {shared.device}: its device process has ended", text), text
+
+
+def test_a_tpu_that_a_process_of_another_environment_has_is_waited_for(tmp_path):
+    shared = Shared(tmp_path, "tpu")
+    shared.notebook.ok(SEARCH.format(1, "--device-wait 1s", ""))
+    shared.place.env["LIBTPU_INIT_ARGS"] = "--another"
+    failed = shared.resume("--max-trials", "2")
+    expected = f"tpu takes one process at a time, and process {shared.place.process} (exe) has {shared.log} open, also after 1 s"
+    assert failed.returncode != 0 and expected in failed.stderr, failed.stderr
+    del shared.place.env["LIBTPU_INIT_ARGS"]
+    assert shared.resume("--max-trials", "2").returncode == 0
+    assert shared.openings() == [shared.place.process]
+    shared.place.end()
 
 
 def test_a_device_that_does_not_open_ends_the_search_before_a_trial(shared):
     notebook = shared.notebook
     assert "1/1 trials" in notebook.ok(SEARCH.format(1, "", "")).display
+    shared.close()
     shared.place.env["FERROTUNE_PJRT_FAULT"] = "client:abort"
     failed = shared.resume("--max-trials", "2")
     assert failed.returncode != 0
-    expected = rf"{shared.device} does not open: .*already in use by process 42.*; then run the search again: it goes on where it is"
+    expected = rf"{shared.device} does not open: .*already in use by process 42.*; when that is solved, run the search again: it goes on where it is"
     assert re.search(expected, failed.stderr), failed.stderr
     del shared.place.env["FERROTUNE_PJRT_FAULT"]
     done = shared.resume("--max-trials", "2")
     assert done.returncode == 0 and "trial 1" in done.stderr, done.stderr
+
+
+def test_a_search_that_is_stopped_leaves_no_plugin_that_hangs(shared):
+    notebook = shared.notebook
+    assert "1/1 trials" in notebook.ok(SEARCH.format(1, "", "")).display
+    shared.close()
+    shared.place.env["FERROTUNE_PJRT_FAULT"] = "client:hang"
+    command = [TARGET / "release/ferrotune", "resume", notebook.folder / "studies/shared", "--max-trials", "2"]
+    search = subprocess.Popen(command, env=os.environ | shared.place.env, stderr=subprocess.PIPE, text=True)
+    wait_for(shared.place.processes, "device process of the search")
+    hanging = shared.place.process
+    search.terminate()
+    error = search.communicate(timeout=30)[1]
+    assert search.returncode != 0 and "stopped" in error, error
+    wait_for(lambda: not is_alive(hanging), "end of the device process that hangs", 10)
+    # So does a search that is killed.
+    search = subprocess.Popen(command, env=os.environ | shared.place.env, stderr=subprocess.DEVNULL)
+    wait_for(shared.place.processes, "device process of the search")
+    hanging = shared.place.process
+    search.kill()
+    search.wait()
+    wait_for(lambda: not is_alive(hanging), "end of the device process that hangs", 10)
+    del shared.place.env["FERROTUNE_PJRT_FAULT"]
+    assert shared.resume("--max-trials", "2").returncode == 0
+
+
+def test_a_device_process_of_a_search_ends_by_a_signal(shared):
+    notebook = shared.notebook
+    notebook.ok(SEARCH.format(1, "", ""))
+    shared.place.notebooks.remove(notebook)
+    notebook.close()
+    wait_for(lambda: not shared.place.processes(), "end of the device process", 20)
+    shared.place.env["FERROTUNE_DEVICE_LINGER"] = "300"
+    assert shared.resume("--max-trials", "2").returncode == 0
+    (process,) = shared.place.processes()
+    assert os.getpriority(os.PRIO_PROCESS, process) == os.getpriority(os.PRIO_PROCESS, 0)
+    os.kill(process, 15)
+    wait_for(lambda: not is_alive(process), "end of the device process", 10)
+    shared.place.was_killed = True

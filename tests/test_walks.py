@@ -379,8 +379,11 @@ def test_notebook_does_what_its_document_says(seed, start):
 @pytest.mark.parametrize("seed", range(SEED, SEED + WALKS))
 def test_variables_on_a_device_do_what_those_of_the_cpu_do(seed, tmp_path):
     place = Place(tmp_path, FERROTUNE_XLA_CPU=XLA_CPU)
-    follow(DeviceWalk(seed, place.notebook()), seed)
-    place.end()
+    notebook = place.notebook()
+    try:
+        follow(DeviceWalk(seed, notebook), seed)
+    finally:
+        place.end()
 
 
 def follow(walk, seed):

@@ -34,7 +34,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The last argument of a device process that is no child of its starter.
@@ -100,12 +100,19 @@ fn run(name: &str, plugin: &Path, socket: &Path) -> io::Result<()> {
         rustix::process::setsid()?;
     }
     std::env::set_current_dir("/")?;
+    // A search raises its own priority, and its children inherit that.
+    if rustix::process::getpriority_process(None)? < 0 {
+        rustix::process::setpriority_process(None, 0)?;
+    }
     let mut starter = File::from(rustix::io::dup(io::stdout())?);
     // The starter may have ended.
     let _ = writeln!(starter, "{}", std::process::id());
     // What the plugin prints goes to the log.
     rustix::stdio::dup2_stdout(io::stderr())?;
+    let is_open = Arc::new(AtomicBool::new(false));
+    end_with(starter.try_clone()?, is_open.clone());
     let opened = Server::open(name, plugin).map(Arc::new);
+    is_open.store(true, Ordering::SeqCst);
     let listener = opened.as_ref().map(|_| Socket::listen(socket)).map_err(|reason| one_line(reason));
     let (listener, failure) = match listener {
         Ok(listener) => (Some(listener?), Ok(())),
@@ -122,6 +129,20 @@ fn run(name: &str, plugin: &Path, socket: &Path) -> io::Result<()> {
         (Ok(server), Some(listener)) => server.serve(&listener),
         _ => Ok(()),
     }
+}
+
+/// Ends this process when its starter ends before the plugin is open: a plugin that hangs would keep the lock, and nobody could end it.
+fn end_with(starter: File, is_open: Arc<AtomicBool>) {
+    std::thread::spawn(move || {
+        while !is_open.load(Ordering::SeqCst) {
+            // The end of the reader of a pipe is an error of its writer. The starter ends the reading once the plugin is open.
+            let has_ended = matches!(packet::wait_for(&starter, PollFlags::empty(), packet::TICK), Ok(true));
+            if has_ended && !is_open.load(Ordering::SeqCst) {
+                eprintln!("ferrotune device: the process that wanted the device has ended");
+                std::process::exit(1);
+            }
+        }
+    });
 }
 
 impl Server {

@@ -202,7 +202,11 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
         Action::Reader => reader(),
         Action::Probe => Ok(ferrotune_devices::probe::child::main()),
         Action::Device { detached: false, .. } => Ok(ferrotune_devices::process::start()),
-        Action::Device { name, plugin, socket, .. } => Ok(ferrotune_devices::process::main(&name, &plugin, &socket)),
+        Action::Device { name, plugin, socket, .. } => {
+            // A search holds some signals back, and its children inherit that.
+            ferrotune_tuner::process::unblock_stop_signals().context("cannot unblock signals")?;
+            Ok(ferrotune_devices::process::main(&name, &plugin, &socket))
+        }
         Action::Trial { arguments } => ferrotune_tuner::process::worker_main(arguments),
         Action::Load { arguments } => match ferrotune_tuner::process::load_objective(arguments) {
             Ok(()) => Ok(ExitCode::SUCCESS),

@@ -39,7 +39,7 @@ pub use reach::Reach;
 pub use reserve::take_reserve;
 pub use role::{ROLE_VARIABLE, Role};
 pub use shared_memory::SharedMemory;
-pub use signals::{SignalReader, Signals};
+pub use signals::{SignalReader, Signals, unblock_stop_signals};
 pub use stay::run_trials;
 pub use strays::remove_orphans;
 pub use watch::wait;

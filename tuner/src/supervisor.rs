@@ -77,7 +77,7 @@ pub fn supervise<'a>(
 ) -> Result<Finish, SupervisorError> {
     // Checks the settings before a study is opened, or overwritten.
     ferrotune_oracle::create(&spec).map_err(SearchError::from)?;
-    if spec.has_staying_worker() && spec.supervision.concurrency > 1 && workers.devices(&spec.device).is_none() {
+    if spec.takes_one_process() && spec.supervision.concurrency > 1 && workers.devices(&spec.device).is_none() {
         let concurrency = spec.supervision.concurrency;
         return Err(SupervisorError::OneAtATime { device: spec.device, concurrency });
     }
@@ -129,7 +129,7 @@ struct Supervisor<'a> {
     residence: Option<Residence>,
     /// The device processes of this host, if the trials share one.
     devices: Option<&'static dyn Devices>,
-    /// Whether the device process ran when the last trial had ended.
+    /// Whether the device process has answered since the last trial ended.
     is_device_held: bool,
     /// The engine that starts the workers on other hosts, until the supervisor follows them; and what is known of their
     /// trials.
@@ -190,7 +190,7 @@ impl<'a> Supervisor<'a> {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
         let threads = spec.supervision.threads.unwrap_or(cores / concurrency).max(1);
         let (earlier, earlier_trials) = (Earlier::of(journal.trials()), journal.trials().len() as u64);
-        let residence = spec.has_staying_worker().then(|| Residence::new(devices.is_some()));
+        let residence = spec.takes_one_process().then(|| Residence::new(devices.is_some()));
         let mut supervision = spec.supervision;
         // All workers together run this many trials side by side.
         supervision.concurrency *= spec.placement.and_then(|placement| placement.workers).unwrap_or(1);

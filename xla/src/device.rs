@@ -171,9 +171,9 @@ fn setting(platform: &str, cache: Option<&Path>) -> Option<(String, Override)> {
         // Without this setting XLA:CPU loses a NaN in `maximum` and `minimum`, which StableHLO keeps.
         "cpu" => Some(("xla_cpu_enable_fast_min_max".to_owned(), Override::Flag(false))),
         // What the compiler has measured of one kernel is kept for later processes: a program that differs in the rest compiles faster.
-        "cuda" | "rocm" => {
+        "cuda" => {
             let folder = cache?.join(TUNING);
-            // Without the folder, the compiler measures again.
+            // Without the folder, as without that of the executables, the next process compiles again.
             std::fs::create_dir_all(&folder).ok()?;
             Some(("xla_gpu_per_fusion_autotune_cache_dir".to_owned(), Override::Text(folder.to_str()?.to_owned())))
         }

@@ -6,7 +6,7 @@ use crate::program::Program;
 use crate::recent::Recent;
 use crate::stablehlo;
 use candle_core::{Error, Result};
-use ferrotune_devices::pjrt::CompileOptions;
+use ferrotune_devices::pjrt::{CompileOptions, Override};
 use ferrotune_devices::runtime::{Client, LoadedExecutable};
 use ferrotune_profile::{self as profile, Part};
 use sha2::{Digest as _, Sha256};
@@ -97,7 +97,10 @@ impl Executables {
         let _compiling = profile::span(Part::Compile);
         let text = stablehlo::text(program);
         self.agree(client, &text)?;
-        let name = |plugin: &str| format!("{plugin}\n{:?} {:?}", self.options.device_ids, self.options.overrides);
+        // A text is the place of a folder, which changes no program.
+        let is_text = |value: &Override| matches!(value, Override::Text(_));
+        let overrides: Vec<_> = self.options.overrides.iter().filter(|(_, value)| !is_text(value)).collect();
+        let name = |plugin: &str| format!("{plugin}\n{:?} {overrides:?}", self.options.device_ids);
         let path = self.kept.as_ref().map(|(folder, plugin)| path(folder, &name(plugin), &text));
         if let Some(executable) = path.as_deref().and_then(|path| load(client, path)) {
             return Ok(executable);

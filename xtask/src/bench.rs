@@ -1,7 +1,8 @@
 //! `cargo xtask bench` compares this kernel with evcxr_jupyter on this machine and writes `benchmarks/README.md`.
 //! `cargo xtask bench hpo` compares the oracles with Optuna on formulas, `cargo xtask bench digits` on real training,
 //! `cargo xtask bench keras` a search with Keras Tuner's, `cargo xtask bench data` the input of training with tf.data and
-//! PyTorch's, `cargo xtask bench cluster` several processes with OpenMPI and Optuna, and `cargo xtask bench steps` training steps
+//! PyTorch's, `cargo xtask bench cluster` several processes with OpenMPI and Optuna, `cargo xtask bench trials` what a trial costs
+//! beside its training, and `cargo xtask bench steps` training steps
 //! with candle's own, PyTorch's, JAX's and burn's. `cargo xtask bench examples` counts which examples of the standard library run.
 
 mod digits;
@@ -24,12 +25,13 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         Some((what, rest)) if what == "hpo" => hpo::run(root, rest),
         Some((what, [])) if what == "data" || what == "keras" => compare_with_python(root, what),
         Some((what, [])) if what == "cluster" => cluster(root),
+        Some((what, [])) if what == "trials" => trials(root),
         Some((what, [])) if what == "digits" => digits::run(root),
         Some((what, rest)) if what == "examples" => examples::run(root, rest),
         Some((what, rest)) if what == "steps" => steps::run(root, rest),
         Some((what, _)) => {
             bail!(
-                "there is no bench `{what}`; use cluster, data, digits, examples, hpo, keras, steps, or no name to compare the kernels"
+                "there is no bench `{what}`; use cluster, data, digits, examples, hpo, keras, steps, trials, or no name to compare the kernels"
             )
         }
     }
@@ -45,6 +47,13 @@ fn compare_with_python(root: &Path, what: &str) -> Result<()> {
         let page = format!("benchmarks/{what}.md");
         step::run(environment.bench(&format!("bench_{what}.py")).args(["--output", &page]))
     })
+}
+
+fn trials(root: &Path) -> Result<()> {
+    let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
+    step::step("build", || build_program(root))?;
+    step::step("install into target/jupyter", || environment.install_kernel())?;
+    step::step("measure", || step::run(environment.bench("bench_trials.py").args(["--output", "benchmarks/trials.md"])))
 }
 
 fn cluster(root: &Path) -> Result<()> {

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long the process waits for another client.
@@ -20,6 +21,8 @@ const LINGER_VARIABLE: &str = "FERROTUNE_DEVICE_LINGER";
 pub(super) struct Ending {
     linger: Duration,
     is_now: AtomicBool,
+    /// The time since which the process has no client, as far as it has looked.
+    idle_since: Mutex<Option<Instant>>,
     /// Becomes readable when a client has left or the process shall end.
     bell: OwnedFd,
 }
@@ -35,7 +38,7 @@ impl Ending {
             Err(_) => LINGER,
         };
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|error| error.to_string())?;
-        Ok(Ending { linger, is_now: AtomicBool::new(false), bell })
+        Ok(Ending { linger, is_now: AtomicBool::new(false), idle_since: Mutex::default(), bell })
     }
 
     /// Ends the process at once.
@@ -50,26 +53,29 @@ impl Ending {
         let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 
+    /// The time after which the process ends if no client comes; none while it is in use.
+    fn left(&self, is_in_use: bool) -> Option<Duration> {
+        let mut idle_since = self.idle_since.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_in_use {
+            *idle_since = None;
+            return None;
+        }
+        Some(self.linger.saturating_sub(idle_since.get_or_insert_with(Instant::now).elapsed()))
+    }
+
     /// Waits for the next client; none when the process shall end.
     pub(super) fn next(&self, server: &Server, listener: &Socket) -> io::Result<Option<OwnedFd>> {
-        let mut idle_since = None;
         loop {
             if self.is_now.load(Ordering::Relaxed) {
                 listener.remove()?;
                 return Ok(None);
             }
-            let left = match server.is_in_use() {
-                true => {
-                    idle_since = None;
-                    None
-                }
-                false => Some(self.linger.saturating_sub(idle_since.get_or_insert_with(Instant::now).elapsed())),
-            };
+            let left = self.left(server.is_in_use());
             if left == Some(Duration::ZERO) {
                 // A starter that holds the lock connects at this moment.
                 match listener.remove_if_unlocked()? {
                     true => return Ok(None),
-                    false => idle_since = None,
+                    false => drop(self.left(true)),
                 }
             }
             let timeout = left.map(Timespec::try_from).transpose().map_err(io::Error::other)?;

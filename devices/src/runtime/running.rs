@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 /// The longest time in which a process that was asked to end still listens.
 const END: Duration = Duration::from_secs(5);
 
+/// The pause between two looks whether the process has ended.
+const TICK: Duration = Duration::from_millis(5);
+
 /// A device process that runs.
 #[derive(Debug)]
 pub struct Running {
@@ -50,11 +53,13 @@ impl Running {
     /// # Errors
     /// If the process does not answer, or does not end.
     pub fn close(&self) -> io::Result<()> {
+        start::asked(&self.socket, Question::Close)?;
         let begin = Instant::now();
-        while start::asked(&self.socket, Question::Close)?.is_some() {
+        while start::listens(&self.socket)? {
             if begin.elapsed() > END {
                 return Err(io::Error::other("the device process does not end"));
             }
+            std::thread::sleep(TICK);
         }
         Ok(())
     }
@@ -65,7 +70,7 @@ impl std::fmt::Display for Running {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.report {
             Ok(report) => write!(f, "process {} of {} {report}", report.process, report.device),
-            Err(error) => write!(f, "{error}"),
+            Err(error) => write!(f, "process at {}: {error}", self.socket.display()),
         }
     }
 }

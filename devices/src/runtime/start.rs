@@ -80,12 +80,19 @@ pub(super) fn join_at(route: &Route, path: PathBuf, resume: Option<Generation>) 
 
 /// Waits for the lock of a place; none if the user has interrupted the wait.
 fn lock(place: &Place) -> io::Result<Option<Lock>> {
+    let begin = Instant::now();
     loop {
         if let Some(lock) = place.try_lock()? {
             return Ok(Some(lock));
         }
         if interrupted() {
             return Ok(None);
+        }
+        if begin.elapsed() > 2 * DEADLINE {
+            let seconds = begin.elapsed().as_secs();
+            return Err(io::Error::other(format!(
+                "another process has been opening it for {seconds} s; end that process"
+            )));
         }
         // Who holds the lock starts the process or connects to it.
         std::thread::sleep(Duration::from_millis(5));
@@ -241,31 +248,41 @@ pub(super) fn sockets() -> io::Result<Vec<PathBuf>> {
 /// # Errors
 /// If the process does not answer.
 pub(super) fn asked(path: &Path, question: Question) -> io::Result<Option<Answer>> {
-    let silent = || io::Error::other("the device process does not answer");
     let place = Place::of(path)?;
     let Some(socket) = place.connect()? else { return Ok(None) };
+    match answer_of(path, socket, question) {
+        Ok(answer) => Ok(answer),
+        // It has ended meanwhile.
+        Err(_) if place.connect()?.is_none() => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(io::Error::other("the device process does not answer"))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn answer_of(path: &Path, socket: OwnedFd, question: Question) -> io::Result<Option<Answer>> {
     set_socket_timeout(&socket, Timeout::Recv, Some(100 * TICK))?;
     // Who only asks has no name, and is in no report.
     let hello = Hello { version: VERSION, name: String::new(), resume: None, memory: MemoryClaim::Free };
-    let greeted = greet(&hello, path.to_owned(), socket)
-        .map_err(|error| if error.kind() == io::ErrorKind::WouldBlock { silent() } else { error })?;
-    let socket = match greeted {
-        Ok(started) => started.socket,
-        Err(_) if place.connect()?.is_none() => return Ok(None),
-        Err(reason) => return Err(io::Error::other(reason)),
-    };
+    let socket = greet(&hello, path.to_owned(), socket)?.map_err(io::Error::other)?.socket;
     let mut packet = Outgoing::default();
     packet.push(&Request::Ask { ticket: 0, question })?;
     packet.send(&socket, &interrupted)?;
     let begin = Instant::now();
     while !wait_for(&socket, PollFlags::IN, TICK)? {
         if interrupted() || begin.elapsed() > 100 * TICK {
-            return Err(silent());
+            return Err(io::ErrorKind::WouldBlock.into());
         }
     }
     let reply = Incoming::receive(&socket)?.map(|mut packet| packet.take::<Reply>()).transpose()?.flatten();
     let Some(Reply { answer, .. }) = reply else { return Ok(None) };
     answer.map(Some).map_err(io::Error::other)
+}
+
+/// Whether a device process listens at this socket.
+pub(super) fn listens(path: &Path) -> io::Result<bool> {
+    Ok(Place::of(path)?.connect()?.is_some())
 }
 
 /// What the device process with this socket holds; none if it does not run.

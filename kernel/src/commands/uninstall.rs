@@ -99,8 +99,11 @@ fn plan() -> Result<Plan> {
     let foreign = foreign.into_iter();
     staying.extend(foreign.map(|spec| (spec.folder, "it starts another program, is a link, or is part of a package")));
     let kernelspecs = ours.into_iter().map(|spec| spec.folder).collect();
-    let devices = running().context("cannot find the device processes that run")?;
-    Ok(Plan { items: inventory.ours, kernelspecs, devices, staying })
+    Ok(Plan { items: inventory.ours, kernelspecs, devices: device_processes()?, staying })
+}
+
+fn device_processes() -> Result<Vec<Running>> {
+    running().context("cannot find the device processes that run")
 }
 
 impl Plan {
@@ -127,11 +130,16 @@ impl Plan {
             1 => bail!("nothing was removed, since a kernel runs; shut it down, then try again"),
             many => bail!("nothing was removed, since {many} kernels run; shut them down, then try again"),
         }
-        for device in &self.devices {
+        for device in &device_processes()? {
+            if device.report.is_err() {
+                bail!(
+                    "nothing was removed, since a device process cannot be asked who uses it; end it, then try again: {device}"
+                );
+            }
             let users = device.users();
             if !users.is_empty() {
                 bail!(
-                    "nothing was removed, since the device {device} has users; end {}, then try again",
+                    "nothing was removed, since {} use the device {device}; end these, then try again",
                     users.join(", ")
                 );
             }

@@ -145,7 +145,10 @@ fn is_executable(path: &Path) -> bool {
     let metadata = fs::symlink_metadata(path);
     let is_file = metadata.as_ref().is_ok_and(|metadata| metadata.is_file());
     if path.ends_with("autotuning") && metadata.is_ok_and(|metadata| metadata.is_dir()) {
-        return true;
+        let has_files_alone = |mut entries: fs::ReadDir| {
+            entries.all(|entry| entry.and_then(|entry| entry.file_type()).is_ok_and(|kind| kind.is_file()))
+        };
+        return fs::read_dir(path).is_ok_and(has_files_alone);
     }
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let has_ending = |ending: &str| ending == "executable" || ending.ends_with(".partial");

@@ -244,11 +244,11 @@ const ROWS: [Row; 40] = [
     row(
         "--worker-trials",
         "N",
-        "on a TPU, trials that one process runs before another one takes its place",
+        "on the file of a TPU's plugin, trials that one process runs before another one takes its place",
         |spec, text| set(&mut spec.supervision.worker_trials, count(text)),
     )
     .or(|| default().supervision.worker_trials.to_string()),
-    row("--grace", "TIME", "on a TPU, how long a process may take to leave before it is killed", |spec, text| {
+    row("--grace", "TIME", "on the file of a TPU's plugin, how long a process may take to leave before it is killed", |spec, text| {
         set(&mut spec.supervision.grace_s, whole_seconds(text))
     })
     .or(|| format!("{}s", default().supervision.grace_s)),

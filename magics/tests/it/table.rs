@@ -148,8 +148,8 @@ fn help_shows_usage_options_and_an_example() {
           --retries N                   try a trial again that a signal ended, or that left without a result (default: 0)
           --max-consecutive-failures N  end the search after this many failures in a row
           --keep-best N                 how many trials keep their checkpoints (default: 3)
-          --worker-trials N             on a TPU, trials that one process runs before another one takes its place (default: 50)
-          --grace TIME                  on a TPU, how long a process may take to leave before it is killed (default: 20s)
+          --worker-trials N             on the file of a TPU's plugin, trials that one process runs before another one takes its place (default: 50)
+          --grace TIME                  on the file of a TPU's plugin, how long a process may take to leave before it is killed (default: 20s)
           --device-memory SIZE          the memory of a shared card or TPU that a trial may use (default: an equal part of what is free)
           --device-wait TIME            on a TPU, how long to wait while another process uses it (default: 60s)
           --mirror FOLDER               copy the study to this folder as it grows, and go on from there

@@ -146,8 +146,8 @@ impl StudySpec {
         }
     }
 
-    /// Whether a long-lived worker runs the search's trials one after another: see [`takes_one_process`].
-    pub fn has_staying_worker(&self) -> bool {
+    /// Whether only one process at a time can use the search's device: see [`takes_one_process`].
+    pub fn takes_one_process(&self) -> bool {
         takes_one_process(&self.device)
     }
 

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, Pid};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// The file that libtpu locks while a process uses the TPU.
@@ -29,29 +29,27 @@ pub struct ExclusiveDevice {
     /// The path of the turn file, beside the lock file. A search locks it while its trials may use the device.
     turn_file: PathBuf,
     turn: Option<File>,
-    /// Whether trials join the device process of a notebook, which is then no other user of the device.
-    is_shared: bool,
 }
 
 impl ExclusiveDevice {
-    /// The device of this machine, without the turn. `is_shared` tells whether trials join the device process of a notebook.
-    pub fn of_this_machine(is_shared: bool) -> ExclusiveDevice {
+    /// The device of this machine, without the turn.
+    pub fn of_this_machine() -> ExclusiveDevice {
         let lock_file = std::env::var_os(LOCK_FILE_VARIABLE).unwrap_or_else(|| LOCK_FILE.into());
-        ExclusiveDevice { is_shared, ..ExclusiveDevice::at(lock_file.into()) }
+        ExclusiveDevice::at(lock_file.into())
     }
 
     fn at(lock_file: PathBuf) -> ExclusiveDevice {
         let mut turn_file = lock_file.clone().into_os_string();
         turn_file.push(".ferrotune");
-        ExclusiveDevice { lock_file, turn_file: turn_file.into(), turn: None, is_shared: false }
+        ExclusiveDevice { lock_file, turn_file: turn_file.into(), turn: None }
     }
 
     /// Takes the turn, which is kept until this value is dropped. If another process has the turn or the device, returns a
-    /// description of that process. Call this function only while no worker of this process runs.
+    /// description of that process; the process `shared` serves this search, and is no other one. Call this function only while no worker of this process runs.
     ///
     /// # Errors
     /// If the turn file cannot be opened or locked.
-    pub fn take(&mut self) -> Result<Option<String>, ProcessError> {
+    pub fn take(&mut self, shared: Option<u32>) -> Result<Option<String>, ProcessError> {
         if self.turn.is_none() {
             match try_lock(&self.turn_file).map_err(ProcessError::system("lock the file of the device's turn"))? {
                 Some(file) => self.turn = Some(file),
@@ -62,11 +60,11 @@ impl ExclusiveDevice {
                 }
             }
         }
-        Ok(self.user())
+        Ok(self.user(shared))
     }
 
     /// A description of the process that uses the device.
-    fn user(&self) -> Option<String> {
+    fn user(&self, shared: Option<u32>) -> Option<String> {
         let is_node = |target: &Path| {
             let target = target.to_str().unwrap_or_default();
             let number = NODES.iter().find_map(|node| target.strip_prefix(node));
@@ -74,7 +72,7 @@ impl ExclusiveDevice {
         };
         let found = self.holder_of(|target| target == self.lock_file || is_node(target));
         let found = found.or_else(|| Some((locker(&self.lock_file)?, self.lock_file.clone())));
-        let found = found.filter(|(pid, _)| !self.is_shared || !is_device_process(*pid));
+        let found = found.filter(|(pid, _)| Some(number(*pid)) != shared);
         found.map(|(pid, target)| format!("{} has {} open", named(pid), target.display()))
     }
 
@@ -89,15 +87,6 @@ impl ExclusiveDevice {
         // So the oldest process is chosen.
         holders.min_by_key(|(pid, _)| start_ticks(*pid).ok().flatten().unwrap_or(u64::MAX))
     }
-}
-
-/// Whether a process is the device process of this program, which opens a plugin for all processes of its user.
-pub(super) fn is_device_process(pid: Pid) -> bool {
-    let place = |name: &str| format!("/proc/{}/{name}", number(pid));
-    let program = |path: &str| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    let own = program(super::OWN_PROGRAM);
-    let arguments = fs::read(place("cmdline")).unwrap_or_default();
-    own.is_some() && program(&place("exe")) == own && arguments.split(|byte| *byte == 0).nth(1) == Some(b"device")
 }
 
 /// The process that has locked a file, which may belong to another user. This function only queries the lock: a lock held
@@ -173,12 +162,12 @@ mod tests {
         let folder = fs::canonicalize(folder.path())?;
         let file = folder.join("lockfile");
         let mut device = ExclusiveDevice::at(file.clone());
-        assert_eq!(device.take()?, None);
+        assert_eq!(device.take(None)?, None);
         let stranger = process(&folder, "exec 3>lockfile")?;
         let expected = format!("process {} (sh) has {} open", stranger.id(), file.display());
-        assert_eq!(device.take()?, Some(expected));
+        assert_eq!(device.take(None)?, Some(expected));
         end(stranger)?;
-        assert_eq!(device.take()?, None);
+        assert_eq!(device.take(None)?, None);
         assert!(file.exists(), "a file that nobody has open is no obstacle");
         Ok(())
     }
@@ -190,9 +179,9 @@ mod tests {
         let mut device = ExclusiveDevice::at(folder.join("lockfile"));
         let other = process(&folder, "exec 3>lockfile.ferrotune; flock -n 3")?;
         let expected = format!("process {} (sh) runs another search on it", other.id());
-        assert_eq!(device.take()?, Some(expected));
+        assert_eq!(device.take(None)?, Some(expected));
         end(other)?;
-        assert_eq!(device.take()?, None);
+        assert_eq!(device.take(None)?, None);
         assert!(try_lock(&folder.join("lockfile.ferrotune"))?.is_none());
         drop(device);
         assert!(try_lock(&folder.join("lockfile.ferrotune"))?.is_some());

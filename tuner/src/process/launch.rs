@@ -96,7 +96,7 @@ pub struct Launch<'a> {
     /// The parent of the worker's cgroup, and the memory limit of that cgroup in bytes.
     pub cgroups: Option<(&'a TrialCgroups, u64)>,
     /// The memory of its device that the worker may use, as the value of [`DEVICE_MEMORY_VARIABLE`].
-    pub device_memory: String,
+    pub device_memory: Option<String>,
     /// Whether the worker is resident: it stays after this trial, for later trials.
     pub stays: bool,
 }
@@ -229,7 +229,10 @@ fn set_environment(command: &mut Command, launch: &Launch<'_>) {
     command.env("RUST_BACKTRACE", "0");
     ferrotune_machine::child::quiet_drivers(command);
     command.env(BUDGET_VARIABLE, launch.budget_bytes.to_string());
-    command.env(DEVICE_MEMORY_VARIABLE, &launch.device_memory);
+    match &launch.device_memory {
+        Some(memory) => command.env(DEVICE_MEMORY_VARIABLE, memory),
+        None => command.env_remove(DEVICE_MEMORY_VARIABLE),
+    };
     match launch.shared {
         Some(shared) => command.env(SHARED_VARIABLE, format!("/proc/{}/fd/{}", std::process::id(), shared.as_raw_fd())),
         None => command.env_remove(SHARED_VARIABLE),

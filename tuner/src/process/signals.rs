@@ -75,6 +75,14 @@ impl Drop for Signals {
     }
 }
 
+/// Unblocks the stop signals, which this process has inherited from one that holds them back with [`Signals::hold`].
+///
+/// # Errors
+/// The system's errors.
+pub fn unblock_stop_signals() -> io::Result<()> {
+    change_mask(libc::SIG_UNBLOCK, &stop_set()).map(drop)
+}
+
 /// Gives every signal its default effect and unblocks it, whatever this process inherited.
 pub(super) fn reset() -> io::Result<()> {
     // Programs do not usually ignore the real-time signals beyond 31. SIGKILL and SIGSTOP cannot be set. SIGSEGV and SIGBUS

@@ -1,7 +1,6 @@
 //! Removes the processes that trials leave behind. Does not rely on process groups, because a process can leave its group.
 
-use super::TRIAL_VARIABLE;
-use super::exclusive::is_device_process;
+use super::{OWN_PROGRAM, TRIAL_VARIABLE};
 use ferrotune_machine::child::wait_for_exit;
 use ferrotune_machine::identity::Identity;
 use ferrotune_machine::process_tree::{below, children_of, number};
@@ -23,10 +22,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// of its user, and is no trial's, though it may be a child of this process: it leaves the process that has started it.
 pub(super) fn remove(living: &[u32]) -> io::Result<BTreeSet<u32>> {
     let deadline = Instant::now() + PATIENCE;
-    let mut removed = BTreeSet::new();
+    let (mut removed, mut is_first) = (BTreeSet::new(), true);
     loop {
         let mut strays = children_of(rustix::process::getpid());
         strays.retain(|pid| !living.contains(&number(*pid)) && !is_device_process(*pid));
+        // What has ended by itself, such as a device process, was not left running.
+        if is_first {
+            strays.retain(|pid| !has_ended(*pid));
+            is_first = false;
+        }
         let Some(first) = strays.first().copied() else { return Ok(removed) };
         for pid in &strays {
             kill_all(&below(*pid));
@@ -48,6 +52,20 @@ pub(super) fn remove(living: &[u32]) -> io::Result<BTreeSet<u32>> {
             }
         }
     }
+}
+
+/// Reaps a child if it has ended, and returns whether it had.
+fn has_ended(child: Pid) -> bool {
+    matches!(rustix::process::waitpid(Some(child), WaitOptions::NOHANG), Ok(Some(_)))
+}
+
+/// Whether a process is the device process of this program, which opens a plugin for all processes of its user.
+fn is_device_process(pid: Pid) -> bool {
+    let place = |name: &str| format!("/proc/{}/{name}", number(pid));
+    let program = |path: &str| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    let own = program(OWN_PROGRAM);
+    let arguments = fs::read(place("cmdline")).unwrap_or_default();
+    own.is_some() && program(&place("exe")) == own && arguments.split(|byte| *byte == 0).nth(1) == Some(b"device")
 }
 
 /// The line of a trial's record about processes that the trial has left.

@@ -39,7 +39,7 @@ pub fn main(
     let searched = read_spec(spec_path).and_then(|spec| {
         let mut engine = find_engine(&spec).map_err(|reason| SupervisorError::Engine { reason })?;
         let workers = match &mut engine {
-            Some(engine) => Workers::Elsewhere { engine: engine.as_mut(), trust, objects },
+            Some(engine) => Workers::Elsewhere { engine: engine.as_mut(), trust, objects, devices },
             None => Workers::Program { program: Path::new(OWN_PROGRAM), trust, objects, devices },
         };
         supervise(spec, workers, &mut events, listener)

@@ -184,7 +184,7 @@ pub enum SupervisorError {
         wait_s: u64,
     },
     /// The device process of the trials does not start.
-    #[error("{device} does not open: {reason}; then run the search again: it goes on where it is")]
+    #[error("{device} does not open: {reason}; when that is solved, run the search again: it goes on where it is")]
     Device {
         /// The device's name.
         device: String,

@@ -1,7 +1,7 @@
 //! The resident worker, which stays from trial to trial, for a device that takes one process at a time. This module waits
 //! for the device, decides when the worker is replaced, and asks the worker to exit. Runs no trial itself.
 
-use super::{Supervisor, SupervisorError};
+use super::{Supervisor, SupervisorError, TICK};
 use crate::process::{self, ExclusiveDevice, Settled, Worker};
 use crate::search::Outcome;
 use ferrotune_machine::format::bytes;
@@ -18,14 +18,12 @@ const TOLERATED_BYTES: u64 = 256 << 20;
 /// The first and the longest pause between two checks of a device that another process uses.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// The interval at which an exiting worker is checked.
-const TICK: Duration = Duration::from_millis(10);
 
 /// The lock of the device, and the worker that is idle after its last trial.
 #[derive(Debug)]
 pub(super) struct Residence {
     device: ExclusiveDevice,
-    /// Whether the device process of the trials has the device open.
+    /// Whether the device process of the trials had the device open when it was last asked.
     pub(super) is_open: bool,
     /// Whether a worker stays from trial to trial. None does where the trials share a device process.
     pub(super) stays: bool,
@@ -35,8 +33,7 @@ pub(super) struct Residence {
 impl Residence {
     /// The residence on the device of this machine. `is_shared` tells whether the trials share a device process.
     pub(super) fn new(is_shared: bool) -> Residence {
-        let device = ExclusiveDevice::of_this_machine(is_shared);
-        Residence { device, is_open: false, stays: !is_shared, idle: None }
+        Residence { device: ExclusiveDevice::of_this_machine(), is_open: false, stays: !is_shared, idle: None }
     }
 
     /// The history of a worker that starts, if the worker stays.
@@ -124,8 +121,7 @@ impl Replacement {
 impl Supervisor<'_> {
     /// Waits until a worker can use the device. Returns whether a worker may begin: not if the search stops meanwhile.
     pub(super) fn wait_for_device(&mut self) -> Result<bool, SupervisorError> {
-        let wait_s = self.search.spec.supervision.device_wait_s;
-        let deadline = Instant::now() + Duration::from_secs(wait_s.min(u32::MAX.into()));
+        let deadline = Instant::now() + self.device_wait();
         let mut pause = FIRST_PAUSE;
         self.dismiss_if_gone()?;
         loop {
@@ -133,10 +129,12 @@ impl Supervisor<'_> {
             let Some(residence) = self.residence.as_mut().filter(is_wanted) else {
                 return Ok(true);
             };
-            let Some(holder) = residence.device.take()? else { return Ok(true) };
+            let shared = self.devices.and_then(|devices| devices.process(&self.search.spec.device));
+            let Some(holder) = residence.device.take(shared)? else { return Ok(true) };
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let device = self.search.spec.device.clone();
+                let spec = &self.search.spec;
+                let (device, wait_s) = (spec.device.clone(), spec.supervision.device_wait_s);
                 return Err(SupervisorError::DeviceInUse { device, holder, wait_s });
             }
             let interrupts = process::wait([], &self.signals, &mut self.shared_memory, pause.min(left))?;
@@ -146,6 +144,11 @@ impl Supervisor<'_> {
             }
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
+    }
+
+    /// How long the search waits for a device that another process uses.
+    pub(super) fn device_wait(&self) -> Duration {
+        Duration::from_secs(self.search.spec.supervision.device_wait_s.min(u32::MAX.into()))
     }
 
     /// Ends a trial whose worker has returned from it: the worker stays for the next trial, or is replaced. `outcome` gives

@@ -103,7 +103,9 @@ impl Supervisor<'_> {
         let spec = &self.search.spec;
         // Memory that remains in use on a device can be attributed to a trial only if the trial ran alone.
         let runs_alone = spec.supervision.concurrency <= 1;
-        let machine = Machine::now(Some(spec.device.as_str()).filter(|_| runs_alone))?;
+        // What a driver gives to a device process, the process keeps for later trials.
+        let is_watched = runs_alone && self.devices.is_none();
+        let machine = Machine::now(Some(spec.device.as_str()).filter(|_| is_watched))?;
         let (worker, tenure) = match self.residence.as_mut().and_then(|residence| residence.idle.take()) {
             Some((mut worker, tenure)) => {
                 worker.assign(&folder)?;
@@ -157,10 +159,10 @@ impl Supervisor<'_> {
             // Device libraries reserve far more memory than they use.
             allocation_limit_bytes: Some(limit_bytes).filter(|_| spec.device.starts_with("cpu")),
             cgroups: workers.cgroups.as_ref().map(|cgroups| (cgroups, limit_bytes)),
-            device_memory: match spec.supervision.device_memory_bytes {
+            device_memory: self.devices.map(|_| match spec.supervision.device_memory_bytes {
                 Some(bytes) => bytes.to_string(),
                 None => format!("1/{}", spec.supervision.concurrency.max(1)),
-            },
+            }),
             stays: self.residence.as_ref().is_some_and(|residence| residence.stays),
         };
         Ok(Worker::start(&launch)?)

@@ -40,15 +40,19 @@ pub enum Workers<'a> {
         trust: &'a Trust,
         /// The object stores in which the search may put its files.
         objects: &'a dyn Objects,
+        /// The device processes that trials share on each of the hosts; none if each trial opens its device itself.
+        devices: Option<&'static dyn Devices>,
     },
 }
 
 impl Workers<'_> {
-    /// The device processes, if the trials of this host share the one of this device.
+    /// The device processes, if the trials of a host share the one of this device.
     pub(super) fn devices(&self, device: &str) -> Option<&'static dyn Devices> {
         let devices = match self {
-            Workers::Program { devices, .. } | Workers::Fetched { devices, .. } => *devices,
-            Workers::Itself | Workers::Elsewhere { .. } => None,
+            Workers::Program { devices, .. }
+            | Workers::Fetched { devices, .. }
+            | Workers::Elsewhere { devices, .. } => *devices,
+            Workers::Itself => None,
         };
         devices.filter(|devices| devices.is_shared(device))
     }
@@ -86,7 +90,7 @@ impl<'a> Admitted<'a> {
         let alone = |program| Ok(Admitted { program, engine: None, objects: None, devices });
         let (program, trust, engine, objects) = match workers {
             Workers::Program { program, trust, objects, .. } => (program, trust, None, objects),
-            Workers::Elsewhere { engine, trust, objects } => (Path::new(OWN_PROGRAM), trust, Some(engine), objects),
+            Workers::Elsewhere { engine, trust, objects, .. } => (Path::new(OWN_PROGRAM), trust, Some(engine), objects),
             // The code was checked against a signature, so no question of trust remains.
             Workers::Fetched { program, code, .. } => return alone(Program::Library { program, code }),
             Workers::Itself => return alone(Program::Itself),

@@ -190,21 +190,23 @@ fn opened<'a>(
     }
 }
 
-/// The client of the device process for a trial, which shares a card or a TPU with the notebook that has it open. None where no device
-/// process has it, and for XLA's plugin of the CPU, whose memory is then the trial's own.
-fn joined(device: &DeviceName) -> Option<Client> {
-    let client = std::env::var(TRIAL_VARIABLE).ok().and_then(|name| trial_named(&name))?;
-    if !device.is_shared_by_trials() {
-        return None;
-    }
-    let claim = std::env::var(DEVICE_MEMORY_VARIABLE).ok()?;
+/// The client of the device process that the trials of a search share. None where they share none, such as on XLA's plugin of the CPU,
+/// whose memory is then the trial's own.
+///
+/// # Errors
+/// If the device process, which the search has started, does not serve this trial.
+fn joined(device: &DeviceName) -> Result<Option<Client>, BoxError> {
+    let trial = std::env::var(TRIAL_VARIABLE).ok().and_then(|name| trial_named(&name));
+    let claim = std::env::var(DEVICE_MEMORY_VARIABLE).ok();
+    let (Some(client), Some(claim)) = (trial, claim.filter(|_| device.is_shared_by_trials())) else { return Ok(None) };
     let memory = match claim.split_once('/') {
-        Some((_, parts)) => MemoryClaim::Part(parts.parse().ok()?),
-        None => MemoryClaim::Bytes(claim.parse().ok()?),
+        Some((_, parts)) => MemoryClaim::Part(parts.parse()?),
+        None => MemoryClaim::Bytes(claim.parse()?),
     };
     // The process has the plugin by its own path, and not by the path of the study's copy.
-    let plugin = device.find_plugin(&Machine::this()).ok()?;
-    Client::join(Route { device: device.first().to_string(), plugin, program: None, client, memory })
+    let plugin = device.find_plugin(&Machine::this())?;
+    let route = Route { device: device.first().to_string(), plugin, program: None, client, memory };
+    Ok(Some(Client::far(route)?))
 }
 
 fn open_alone(device: &DeviceName, plugin: &Path) -> Result<Client, BoxError> {
@@ -213,7 +215,7 @@ fn open_alone(device: &DeviceName, plugin: &Path) -> Result<Client, BoxError> {
         let (program, client) = (Some(program.clone()), client.clone());
         return Ok(Client::far(Route { device, plugin, program, client, memory: MemoryClaim::Free })?);
     }
-    if let Some(client) = joined(device) {
+    if let Some(client) = joined(device)? {
         return Ok(client);
     }
     let loaded = Plugin::load(plugin)?;

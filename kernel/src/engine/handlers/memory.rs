@@ -3,7 +3,7 @@
 use crate::engine::{Engine, Interrupts};
 use crate::execution::LiveDisplay;
 use crate::failure::{ErrorName, Failure};
-use ferrotune_devices::runtime::running;
+use ferrotune_devices::runtime::{Running, running};
 use ferrotune_display::{Bundle, table};
 use ferrotune_journal::Journal;
 use ferrotune_link::{MemoryReport, SnapshotKey, SupervisorReply, SupervisorRequest};
@@ -11,6 +11,8 @@ use ferrotune_machine::memory::{available_bytes, memory_limit, own_resident_byte
 use ferrotune_machine::{format, process_tree};
 use ferrotune_magics::Memory;
 use ferrotune_space::record::{MemoryCheck, TrialRecord};
+use rustix::process::Pid;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -91,7 +93,9 @@ fn shown(report: &MemoryReport, interrupts: &Interrupts, study: Option<&Path>) -
     let held = |pid| private_bytes(pid).unwrap_or(0);
     let of_snapshots: u64 = report.snapshots.iter().map(|snapshot| snapshot.private_bytes).sum();
     let named = report.snapshots.iter().filter(|snapshot| matches!(snapshot.key, SnapshotKey::Named { .. })).count();
-    let trials = interrupts.search().map_or(0, process_tree::memory_bytes);
+    let devices = running();
+    let trials =
+        interrupts.search().map_or(0, |search| memory_of_search(search, devices.as_deref().unwrap_or_default()));
     let rows = [
         ("variables and cells".to_owned(), held(report.cells_pid)),
         (format!("{} snapshots, {named} with a name, beside that", report.snapshots.len()), of_snapshots),
@@ -100,7 +104,7 @@ fn shown(report: &MemoryReport, interrupts: &Interrupts, study: Option<&Path>) -
         ("supervisor of the cells".to_owned(), held(report.supervisor_pid)),
     ];
     let mut rows: Vec<Vec<String>> = rows.into_iter().map(|(who, bytes)| vec![who, format::bytes(bytes)]).collect();
-    rows.extend(of_devices(report.supervisor_pid));
+    rows.extend(of_devices(devices, report.supervisor_pid));
     let limit = match report.limit_bytes {
         Some(bytes) => vec!["limit of a cell (%memory limit)".to_owned(), format::bytes(bytes)],
         None => memory_limit().map_or_else(
@@ -116,10 +120,20 @@ fn shown(report: &MemoryReport, interrupts: &Interrupts, study: Option<&Path>) -
     table(&["memory", "held"], &rows)
 }
 
+/// The memory of a search and its trials, without that of a device process that the search has started.
+fn memory_of_search(search: u32, devices: &[Running]) -> u64 {
+    let pid = i32::try_from(search).ok().and_then(Pid::from_raw);
+    let of_search: Vec<u32> =
+        pid.map_or_else(Vec::new, process_tree::below).into_iter().map(process_tree::number).collect();
+    let started = devices.iter().filter_map(|device| Some(device.report.as_ref().ok()?.process));
+    let started = started.filter(|process| of_search.contains(process));
+    process_tree::memory_bytes(search).saturating_sub(started.filter_map(private_bytes).sum())
+}
+
 /// A row for each device process that the notebook with this supervisor of its cells uses: what the process holds of the machine's memory,
 /// and what the notebook and others have on the device.
-fn of_devices(supervisor: u32) -> Vec<Vec<String>> {
-    let running = match running() {
+fn of_devices(running: io::Result<Vec<Running>>, supervisor: u32) -> Vec<Vec<String>> {
+    let running = match running {
         Ok(running) => running,
         Err(error) => return vec![vec!["device processes".to_owned(), format!("unknown: {error}")]],
     };
@@ -127,8 +141,8 @@ fn of_devices(supervisor: u32) -> Vec<Vec<String>> {
     let reports = running.iter().filter_map(|running| running.report.as_ref().ok());
     let rows = reports.filter_map(|report| {
         let own = report.named_clients().find(|client| client.name == name)?;
-        let held = private_bytes(report.process).unwrap_or(0);
-        let (held, on_device) = (format::bytes(held), format::bytes(report.held_bytes));
+        let held = private_bytes(report.process).map_or_else(|| "unknown".to_owned(), format::bytes);
+        let on_device = format::bytes(report.held_bytes);
         let (own, earlier) = (format::bytes(own.bytes), format::bytes(report.kept.1));
         let text =
             format!("{held}; on the device {on_device}, {own} of these this notebook's, {earlier} earlier states'");
