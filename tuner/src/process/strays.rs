@@ -22,15 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// of its user, and is no trial's, though it may be a child of this process: it leaves the process that has started it.
 pub(super) fn remove(living: &[u32]) -> io::Result<BTreeSet<u32>> {
     let deadline = Instant::now() + PATIENCE;
-    let (mut removed, mut is_first) = (BTreeSet::new(), true);
+    let mut removed = BTreeSet::new();
     loop {
         let mut strays = children_of(rustix::process::getpid());
         strays.retain(|pid| !living.contains(&number(*pid)) && !is_device_process(*pid));
-        // What has ended by itself, such as a device process, was not left running.
-        if is_first {
-            strays.retain(|pid| !has_ended(*pid));
-            is_first = false;
-        }
         let Some(first) = strays.first().copied() else { return Ok(removed) };
         for pid in &strays {
             kill_all(&below(*pid));
@@ -52,11 +47,6 @@ pub(super) fn remove(living: &[u32]) -> io::Result<BTreeSet<u32>> {
             }
         }
     }
-}
-
-/// Reaps a child if it has ended, and returns whether it had.
-fn has_ended(child: Pid) -> bool {
-    matches!(rustix::process::waitpid(Some(child), WaitOptions::NOHANG), Ok(Some(_)))
 }
 
 /// Whether a process is the device process of this program, which opens a plugin for all processes of its user.
