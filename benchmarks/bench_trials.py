@@ -58,7 +58,7 @@ def measure(folder, name, plugin):
     library = folder / name / "python/lib/python3.12/site-packages/jax_plugins/xla_cuda13/xla_cuda_plugin.so"
     library.parent.mkdir(parents=True)
     library.symlink_to(XLA_CPU)
-    place = Place(folder / name, **beside(folder / name / "python"), FERROTUNE_XLA_CPU=XLA_CPU, XDG_CACHE_HOME=str(folder / name / "cache"))
+    place = Place(folder / name, **beside(folder / name / "python"), FERROTUNE_XLA_CPU=XLA_CPU)
     notebook = place.notebook(plugin=plugin)
     notebook.ok(USES)
     rows = [(f"{name}, {which} search", *searched(notebook, project)) for which, project in [("first", "one"), ("second", "two")]]
