@@ -11,7 +11,7 @@ import tempfile
 
 from bench import machine
 from device_place import Place
-from test_devices_cards import beside
+from test_devices_cards import beside, install
 from test_devices_xla import XLA_CPU
 
 TRIALS = 20
@@ -55,9 +55,7 @@ def searched(notebook, project):
 
 
 def measure(folder, name, plugin):
-    library = folder / name / "python/lib/python3.12/site-packages/jax_plugins/xla_cuda13/xla_cuda_plugin.so"
-    library.parent.mkdir(parents=True)
-    library.symlink_to(XLA_CPU)
+    install(folder / name / "python", "xla_cuda13", XLA_CPU)
     place = Place(folder / name, **beside(folder / name / "python"), FERROTUNE_XLA_CPU=XLA_CPU)
     notebook = place.notebook(plugin=plugin)
     notebook.ok(USES)

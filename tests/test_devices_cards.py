@@ -18,11 +18,11 @@ def beside(python):
     return {"VIRTUAL_ENV": "", "CONDA_PREFIX": "", "FERROTUNE_PYTHON": str(python), **HELPER}
 
 
-def install(python, package):
-    """Puts the test plugin in place of a package's."""
+def install(python, package, plugin=PLUGIN):
+    """Puts a plugin, by default the test plugin, in place of a package's."""
     library = python / "lib/python3.12/site-packages/jax_plugins" / package / "xla_cuda_plugin.so"
     library.parent.mkdir(parents=True)
-    library.symlink_to(PLUGIN)
+    library.symlink_to(plugin)
     return library
 
 

@@ -18,4 +18,4 @@ pub use buffer::{Buffer, Event, Transfer};
 pub use client::{Client, Device, Profiler};
 pub use executable::{Input, Launch, LoadedExecutable, Refused};
 pub use far::{Route, has_lost_values, hold, interrupt_waits_with};
-pub use running::{Running, running};
+pub use running::{Running, process_of, running};

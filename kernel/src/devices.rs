@@ -3,7 +3,7 @@
 use crate::runtime::OWN_PROGRAM;
 use ferrotune_devices::pjrt::PjrtError;
 use ferrotune_devices::process::MemoryClaim;
-use ferrotune_devices::runtime::{Client, Route, interrupt_waits_with};
+use ferrotune_devices::runtime::{Client, Route, interrupt_waits_with, process_of};
 use ferrotune_devices::{DeviceName, Machine};
 use ferrotune_tuner::supervisor;
 use std::path::PathBuf;
@@ -11,14 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// The device processes of this host.
-pub(crate) static DEVICES: Devices = Devices { held: Mutex::new(None) };
-
-/// Whether the search waits for no device any more.
-static HAS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
+pub(crate) static DEVICES: Devices = Devices { held: Mutex::new(None), has_given_up: AtomicBool::new(false) };
 
 /// The device processes of this host, and the client that keeps one of them.
 pub(crate) struct Devices {
     held: Mutex<Option<Client>>,
+    /// Whether the search waits for no device any more.
+    has_given_up: AtomicBool,
 }
 
 impl supervisor::Devices for Devices {
@@ -28,12 +27,11 @@ impl supervisor::Devices for Devices {
 
     fn process(&self, device: &str) -> Option<u32> {
         // Where it is not known, the search waits until nobody has the device.
-        let client = Client::join(Route { program: None, client: String::new(), ..route(device).ok()? })?;
-        Some(client.report().ok()??.process)
+        process_of(&route(device).ok()?)
     }
 
     fn hold(&self, device: &str) -> Result<(), String> {
-        interrupt_waits_with(|| HAS_GIVEN_UP.load(Ordering::Relaxed));
+        interrupt_waits_with(|| DEVICES.has_given_up.load(Ordering::Relaxed));
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = &*held {
             return client.reach().map_err(in_words);
@@ -43,7 +41,7 @@ impl supervisor::Devices for Devices {
     }
 
     fn give_up(&self) {
-        HAS_GIVEN_UP.store(true, Ordering::Relaxed);
+        self.has_given_up.store(true, Ordering::Relaxed);
     }
 }
 

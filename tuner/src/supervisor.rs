@@ -190,7 +190,7 @@ impl<'a> Supervisor<'a> {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
         let threads = spec.supervision.threads.unwrap_or(cores / concurrency).max(1);
         let (earlier, earlier_trials) = (Earlier::of(journal.trials()), journal.trials().len() as u64);
-        let residence = spec.takes_one_process().then(|| Residence::new(devices.is_some()));
+        let residence = spec.takes_one_process().then(Residence::new);
         let mut supervision = spec.supervision;
         // All workers together run this many trials side by side.
         supervision.concurrency *= spec.placement.and_then(|placement| placement.workers).unwrap_or(1);
@@ -273,7 +273,7 @@ impl<'a> Supervisor<'a> {
             if sessions.is_empty() && !self.search.has_all_trials()? && !self.wait_for_device()? {
                 return Ok(None);
             }
-            if !self.search.has_all_trials()? && !self.hold_device()? {
+            if self.lacks_device() && !self.search.has_all_trials()? && !self.hold_device()? {
                 return Ok(None);
             }
             let running: Vec<u64> = sessions.iter().map(|session| session.trial.number).collect();

@@ -41,19 +41,21 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 fn compare_with_python(root: &Path, what: &str) -> Result<()> {
     let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
     step::step("the others", || environment.add(&format!("benchmarks/requirements-{what}.txt")))?;
+    measure_notebooks(root, &environment, what)
+}
+
+fn trials(root: &Path) -> Result<()> {
+    let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
+    measure_notebooks(root, &environment, "trials")
+}
+
+fn measure_notebooks(root: &Path, environment: &Environment, what: &str) -> Result<()> {
     step::step("build", || build_program(root))?;
     step::step("install into target/jupyter", || environment.install_kernel())?;
     step::step("measure", || {
         let page = format!("benchmarks/{what}.md");
         step::run(environment.bench(&format!("bench_{what}.py")).args(["--output", &page]))
     })
-}
-
-fn trials(root: &Path) -> Result<()> {
-    let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
-    step::step("build", || build_program(root))?;
-    step::step("install into target/jupyter", || environment.install_kernel())?;
-    step::step("measure", || step::run(environment.bench("bench_trials.py").args(["--output", "benchmarks/trials.md"])))
 }
 
 fn cluster(root: &Path) -> Result<()> {

@@ -1,5 +1,6 @@
 //! The device processes of this user that run now.
 
+use super::far::Route;
 use super::start;
 use crate::process::ProcessReport;
 use crate::process::protocol::Question;
@@ -39,6 +40,11 @@ pub fn running() -> io::Result<Vec<Running>> {
         Some(Running { socket, report })
     });
     Ok(asked.collect())
+}
+
+/// The device process that a client of this route would have; none if it does not run, or does not answer.
+pub fn process_of(route: &Route) -> Option<u32> {
+    Some(start::reported(&start::path(route)).ok()??.process)
 }
 
 impl Running {

@@ -198,7 +198,7 @@ fn real(plugin: &Path) -> PathBuf {
 }
 
 /// The path of the socket for a route.
-fn path(route: &Route) -> PathBuf {
+pub(super) fn path(route: &Route) -> PathBuf {
     let mut hasher = Sha256::new();
     hasher.update(identity(&real(&route.plugin)));
     let mut variables: Vec<_> = std::env::vars_os().collect();

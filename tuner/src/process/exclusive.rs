@@ -45,7 +45,8 @@ impl ExclusiveDevice {
     }
 
     /// Takes the turn, which is kept until this value is dropped. If another process has the turn or the device, returns a
-    /// description of that process; the process `shared` serves this search, and is no other one. Call this function only while no worker of this process runs.
+    /// description of that process; the process `shared` serves this search, and is no other one. Call this function only while no
+    /// worker of this process runs.
     ///
     /// # Errors
     /// If the turn file cannot be opened or locked.

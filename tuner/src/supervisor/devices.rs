@@ -24,15 +24,22 @@ pub trait Devices: Sync {
 }
 
 impl Supervisor<'_> {
+    /// Whether the trials of this search share a device process that may not run.
+    pub(super) fn lacks_device(&self) -> bool {
+        self.devices.is_some() && !self.is_device_held
+    }
+
     /// Makes sure that the device process runs which the trials of this search share, if they share one. Returns whether a trial may
     /// begin: not if the search stops meanwhile.
     pub(super) fn hold_device(&mut self) -> Result<bool, SupervisorError> {
-        let Some(devices) = self.devices.filter(|_| !self.is_device_held) else { return Ok(true) };
+        let Some(devices) = self.devices else { return Ok(true) };
         let deadline = Instant::now() + self.device_wait();
+        let was_open = self.residence.as_ref().is_some_and(|residence| residence.is_open);
         loop {
             let Some(held) = self.opened(devices)? else { return Ok(false) };
-            let residence = self.residence.as_mut();
-            let was_open = residence.is_some_and(|residence| std::mem::replace(&mut residence.is_open, held.is_ok()));
+            if let Some(residence) = &mut self.residence {
+                residence.is_open = held.is_ok();
+            }
             match held {
                 Ok(()) => {
                     self.is_device_held = true;
@@ -44,9 +51,6 @@ impl Supervisor<'_> {
                     self.look_outside(interrupts)?;
                     if self.phase.is_stopping() || !self.wait_for_device()? {
                         return Ok(false);
-                    }
-                    if let Some(residence) = &mut self.residence {
-                        residence.is_open = true;
                     }
                 }
                 Err(reason) => {

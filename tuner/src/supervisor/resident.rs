@@ -25,20 +25,13 @@ pub(super) struct Residence {
     device: ExclusiveDevice,
     /// Whether the device process of the trials had the device open when it was last asked.
     pub(super) is_open: bool,
-    /// Whether a worker stays from trial to trial. None does where the trials share a device process.
-    pub(super) stays: bool,
     pub(super) idle: Option<(Worker, Tenure)>,
 }
 
 impl Residence {
-    /// The residence on the device of this machine. `is_shared` tells whether the trials share a device process.
-    pub(super) fn new(is_shared: bool) -> Residence {
-        Residence { device: ExclusiveDevice::of_this_machine(), is_open: false, stays: !is_shared, idle: None }
-    }
-
-    /// The history of a worker that starts, if the worker stays.
-    pub(super) fn tenure(&self) -> Option<Tenure> {
-        self.stays.then(Tenure::default)
+    /// The residence on the device of this machine.
+    pub(super) fn new() -> Residence {
+        Residence { device: ExclusiveDevice::of_this_machine(), is_open: false, idle: None }
     }
 }
 
@@ -144,6 +137,11 @@ impl Supervisor<'_> {
             }
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
+    }
+
+    /// Whether a worker stays from trial to trial. None does where the trials share a device process.
+    pub(super) fn has_staying_worker(&self) -> bool {
+        self.residence.is_some() && self.devices.is_none()
     }
 
     /// How long the search waits for a device that another process uses.

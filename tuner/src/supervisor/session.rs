@@ -2,7 +2,7 @@
 
 use super::code::Code;
 use super::guard::{Kill, Limits, Ward};
-use super::resident::{Residence, Tenure, grace};
+use super::resident::{Tenure, grace};
 use super::{Program, Supervisor, SupervisorError, TICK};
 use crate::process::{Entry, Exit, Launch, Machine, Worker};
 use crate::search::{Outcome, RunningTrial};
@@ -111,7 +111,7 @@ impl Supervisor<'_> {
                 worker.assign(&folder)?;
                 (worker, Some(tenure))
             }
-            None => (self.start_worker(number, &folder)?, self.residence.as_ref().and_then(Residence::tenure)),
+            None => (self.start_worker(number, &folder)?, self.has_staying_worker().then(Tenure::default)),
         };
         let record = self.search.record(number);
         let execution = record.executions.len() as u64;
@@ -163,7 +163,7 @@ impl Supervisor<'_> {
                 Some(bytes) => bytes.to_string(),
                 None => format!("1/{}", spec.supervision.concurrency.max(1)),
             }),
-            stays: self.residence.as_ref().is_some_and(|residence| residence.stays),
+            stays: self.has_staying_worker(),
         };
         Ok(Worker::start(&launch)?)
     }

@@ -74,17 +74,13 @@ fn cards_row(cards: &Cards) -> Row {
 
 /// A row for each device process that runs.
 fn device_processes() -> Vec<Row> {
-    const WHAT: &str = "device process";
-    let rows = |running: Vec<Running>| running.iter().map(|running| device_process(WHAT, running)).collect();
-    runtime::running().map_or_else(|error| vec![Row::new(WHAT, unknown(error))], rows)
-}
-
-fn device_process(what: &str, running: &Running) -> Row {
-    let row = Row::new(what, running.to_string());
-    match &running.report {
-        Ok(_) => row,
-        Err(_) => row.with_cure("shut down the notebooks that use it, and it ends after a minute; else kill it"),
-    }
+    let row = |text: String| Row::new("device process", text);
+    let of = |running: &Running| match &running.report {
+        Ok(_) => row(running.to_string()),
+        Err(_) => row(running.to_string())
+            .with_cure("shut down the notebooks that use it, and it ends after a minute; else kill it"),
+    };
+    runtime::running().map_or_else(|error| vec![row(unknown(error))], |running| running.iter().map(of).collect())
 }
 
 fn accelerators() -> Vec<Row> {
