@@ -23,10 +23,7 @@ pub(crate) fn file_of(bytes: &[u8]) -> io::Result<File> {
 
 /// A sealed memory file that is mapped into this process.
 #[derive(Debug)]
-pub(crate) struct Mapped {
-    file: File,
-    map: Mmap,
-}
+pub(crate) struct Mapped(Mmap);
 
 impl Mapped {
     /// Maps the whole file.
@@ -52,11 +49,7 @@ impl Mapped {
         }
         // SAFETY: the seals keep the file's length, and nobody writes to it.
         let map = unsafe { MmapOptions::new().len(length).populate().map(&file) }?;
-        Ok(Mapped { file, map })
-    }
-
-    pub(crate) fn file(&self) -> &File {
-        &self.file
+        Ok(Mapped(map))
     }
 }
 
@@ -64,7 +57,7 @@ impl Deref for Mapped {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.map
+        &self.0
     }
 }
 
@@ -100,12 +93,7 @@ pub(crate) enum Room {
 }
 
 impl Room {
-    /// Room in this process.
-    pub(crate) fn own(length: usize) -> Room {
-        Room::Own(vec![0; length])
-    }
-
-    /// Room in a memory file.
+    /// Room in a memory file, whose pages are there at once.
     ///
     /// # Errors
     /// The system's errors, such as a lack of memory.
@@ -113,23 +101,8 @@ impl Room {
         let file = memory_file::create(OsStr::new(NAME))?;
         file.set_len(length as u64)?;
         // SAFETY: no other process has the file yet, so its length and its content are this process' own.
-        let map = unsafe { MmapMut::map_mut(&file) }?;
+        let map = unsafe { MmapOptions::new().populate().map_mut(&file) }?;
         Ok(Room::Mapped(file, map))
-    }
-
-    /// The bytes, which are not written any more.
-    ///
-    /// # Errors
-    /// The system's errors.
-    pub(crate) fn filled(self) -> io::Result<Bytes> {
-        match self {
-            Room::Own(bytes) => Ok(Bytes::Own(bytes)),
-            Room::Mapped(file, map) => {
-                drop(map);
-                memory_file::seal(&file)?;
-                Mapped::whole(file).map(Arc::new).map(Bytes::Mapped)
-            }
-        }
     }
 }
 

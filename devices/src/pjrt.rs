@@ -36,6 +36,7 @@ pub use error::{Code, PjrtError};
 pub(crate) use event::Ends;
 pub use event::Event;
 pub use executable::{Executable, MemoryUse, OutputShape};
+pub(crate) use literal::check_length;
 pub use literal::{Element, Literal};
 pub use named::{Named, Value};
 pub use plugin::Plugin;

@@ -5,7 +5,7 @@ mod compute;
 use crate::element::element_of;
 use crate::executables::Executables;
 use crate::graph::{Node, Op, next_id};
-use crate::literal::{literal_of, values_of};
+use crate::literal::{bytes_of, values_of};
 use crate::lower;
 use crate::mesh::Cores;
 use crate::program::{Argument, Program};
@@ -16,7 +16,7 @@ use crate::value::Value;
 use candle_core::external::{self, Input, Slot};
 use candle_core::{CpuStorage, DType, Device, Error, Result, Shape, bail};
 pub(crate) use compute::{by_result, launch_or_return};
-use ferrotune_devices::pjrt::{Element, Literal, PjrtError};
+use ferrotune_devices::pjrt::Element;
 use ferrotune_devices::runtime::{self, Buffer, Client, LoadedExecutable, Transfer};
 use ferrotune_profile::{self as profile, Part};
 use std::any::Any;
@@ -148,28 +148,31 @@ impl Backend {
     }
 
     /// Copies an array to each device of this process.
-    pub(crate) fn upload_to_all(&self, literal: &Literal) -> Result<Vec<Buffer>> {
-        self.devices.iter().map(|device| self.client.upload(literal, device).map_err(Error::wrap)).collect()
+    fn upload_to_all(&self, element: Element, dims: &[i64], bytes: &[u8]) -> Result<Vec<Buffer>> {
+        self.client.upload_to_all(element, dims, bytes, &self.devices).map_err(Error::wrap)
     }
 
     /// Uploads a key for random numbers.
     pub(crate) fn upload_key(&self, key: [u64; 2]) -> Result<Vec<Buffer>> {
-        let literal = Literal::new(Element::U64, &[2], bytemuck::cast_slice(&key).to_vec());
-        self.upload_to_all(&literal.map_err(Error::wrap)?)
+        self.upload_to_all(Element::U64, &[2], bytemuck::cast_slice(&key))
     }
 
     /// Uploads an argument that is new in each run; none for a node, which has its own value.
     pub(crate) fn fresh(&self, argument: &Argument) -> Result<Option<Vec<Buffer>>> {
-        let literal = match argument {
-            Argument::Node(_) => return Ok(None),
-            Argument::Key(node) => return self.upload_key(key_of(&node.numbers)).map(Some),
-            Argument::Numbers(numbers, element) => numbers_literal(numbers, *element),
-            Argument::Starts(starts) => {
-                let count = i64::try_from(starts.len()).unwrap_or(i64::MAX);
-                Literal::new(Element::S32, &[count], bytemuck::cast_slice(starts).to_vec())
-            }
+        let list = |element: Element, bytes: &[u8]| {
+            let count = i64::try_from(bytes.len() / element.bytes()).map_err(Error::wrap)?;
+            self.upload_to_all(element, &[count], bytes).map(Some)
         };
-        self.upload_to_all(&literal.map_err(Error::wrap)?).map(Some)
+        match argument {
+            Argument::Node(_) => Ok(None),
+            Argument::Key(node) => self.upload_key(key_of(&node.numbers)).map(Some),
+            Argument::Numbers(numbers, Element::F64) => list(Element::F64, bytemuck::cast_slice(numbers)),
+            Argument::Numbers(numbers, _) => {
+                let singles: Vec<f32> = numbers.iter().map(|number| *number as f32).collect();
+                list(Element::F32, bytemuck::cast_slice(&singles))
+            }
+            Argument::Starts(starts) => list(Element::S32, bytemuck::cast_slice(starts)),
+        }
     }
 
     fn changed(&self) -> MutexGuard<'_, Vec<Changed>> {
@@ -236,15 +239,6 @@ fn is_of_uploaded(node: &Node) -> bool {
     false
 }
 
-fn numbers_literal(numbers: &[f64], element: Element) -> std::result::Result<Literal, PjrtError> {
-    let count = i64::try_from(numbers.len()).unwrap_or(i64::MAX);
-    if element == Element::F64 {
-        return Literal::new(element, &[count], bytemuck::cast_slice(numbers).to_vec());
-    }
-    let singles: Vec<f32> = numbers.iter().map(|number| *number as f32).collect();
-    Literal::f32(&[count], &singles)
-}
-
 /// The name of another device of the plugin that has the device `name`: `cuda:1` beside `cuda`, and `cuda` beside `cuda:1`.
 fn numbered_name(name: &str, number: i32) -> String {
     let plugin = name.rsplit_once(':').filter(|(_, number)| number.parse::<u32>().is_ok());
@@ -283,18 +277,18 @@ impl external::Backend for Backend {
         Ok((self.noted(value, first)?, shape, dtype))
     }
 
-    fn upload(&self, values: CpuStorage) -> Result<external::Value> {
-        let literal = literal_of(&self.client, &values)?;
-        let element = literal.element();
-        let node = match (literal.dims(), number_of(&values)) {
+    fn upload(&self, values: &CpuStorage) -> Result<external::Value> {
+        let (element, bytes) = bytes_of(values)?;
+        let count = bytes.len() / element.bytes();
+        let node = match (count, number_of(values)) {
             // The number is an argument of the program, so that another number needs no other program.
-            (&[1], Some(number)) => Node::number(number, &[1], element),
-            (dims, _) => {
+            (1, Some(number)) => Node::number(number, &[1], element),
+            _ => {
                 let _copying = profile::span(Part::Copy);
-                let dims: Vec<usize> = dims.iter().map(|dim| dim.unsigned_abs() as usize).collect();
-                self.traffic.to_device(literal.bytes().len());
-                let hash = if self.trace.is_running() { vec![hash_of(literal.bytes())] } else { Vec::new() };
-                Node::hashed_data(self.upload_to_all(&literal)?, &dims, element, hash)
+                self.traffic.to_device(bytes.len());
+                let hash = if self.trace.is_running() { vec![hash_of(bytes)] } else { Vec::new() };
+                let dims = [i64::try_from(count).map_err(Error::wrap)?];
+                Node::hashed_data(self.upload_to_all(element, &dims, bytes)?, &[count], element, hash)
             }
         };
         self.noted(Value::Node(node), 0)

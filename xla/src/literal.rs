@@ -2,26 +2,24 @@
 
 use crate::element::element_of;
 use candle_core::backend::BackendStorage as _;
-use candle_core::{CpuStorage, DType, Error, Result, bail};
-use ferrotune_devices::pjrt::Literal;
-use ferrotune_devices::runtime::Client;
+use candle_core::{CpuStorage, DType, Result, bail};
+use ferrotune_devices::pjrt::{Element, Literal};
 
-/// candle's array as a literal of PJRT, with one dimension, for uploads of this client.
-pub(crate) fn literal_of(client: &Client, values: &CpuStorage) -> Result<Literal> {
-    let (bytes, count) = match values {
-        CpuStorage::U8(v) => (v.as_slice(), v.len()),
-        CpuStorage::U32(v) => (bytes_of(v), v.len()),
-        CpuStorage::I16(v) => (bytes_of(v), v.len()),
-        CpuStorage::I32(v) => (bytes_of(v), v.len()),
-        CpuStorage::I64(v) => (bytes_of(v), v.len()),
-        CpuStorage::BF16(v) => (bytes_of(v), v.len()),
-        CpuStorage::F16(v) => (bytes_of(v), v.len()),
-        CpuStorage::F32(v) => (bytes_of(v), v.len()),
-        CpuStorage::F64(v) => (bytes_of(v), v.len()),
+/// The bytes of candle's array, in the machine's byte order, and their type.
+pub(crate) fn bytes_of(values: &CpuStorage) -> Result<(Element, &[u8])> {
+    let bytes = match values {
+        CpuStorage::U8(v) => v.as_slice(),
+        CpuStorage::U32(v) => bytemuck::cast_slice(v),
+        CpuStorage::I16(v) => bytemuck::cast_slice(v),
+        CpuStorage::I32(v) => bytemuck::cast_slice(v),
+        CpuStorage::I64(v) => bytemuck::cast_slice(v),
+        CpuStorage::BF16(v) => bytemuck::cast_slice(v),
+        CpuStorage::F16(v) => bytemuck::cast_slice(v),
+        CpuStorage::F32(v) => bytemuck::cast_slice(v),
+        CpuStorage::F64(v) => bytemuck::cast_slice(v),
         other => bail!("{:?} has no XLA type; convert it with `to_dtype` on the CPU", other.dtype()),
     };
-    let count = i64::try_from(count).map_err(Error::wrap)?;
-    client.literal(element_of(values.dtype())?, &[count], bytes).map_err(Error::wrap)
+    Ok((element_of(values.dtype())?, bytes))
 }
 
 /// A literal of PJRT as an array on candle's CPU.
@@ -39,10 +37,6 @@ pub(crate) fn values_of(literal: &Literal, dtype: DType) -> Result<CpuStorage> {
         DType::F64 => CpuStorage::F64(elements_of(bytes)),
         other => bail!("{other:?} is not computed with on XLA devices"),
     })
-}
-
-fn bytes_of<T: bytemuck::NoUninit>(values: &[T]) -> &[u8] {
-    bytemuck::cast_slice(values)
 }
 
 fn elements_of<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> Vec<T> {

@@ -12,6 +12,9 @@ pub(super) type Entry = unsafe extern "C" fn(*mut c_void) -> Pointer;
 /// A function of this crate that the plugin calls: it takes the plugin's structure, and returns an error or null.
 pub(super) type Callback<T> = unsafe extern "C" fn(*mut Given<T>) -> Pointer;
 
+/// A function of this crate that the plugin calls at the end of work, with an error that is to be freed, or null, and an argument.
+pub(super) type OnReadyCallback = unsafe extern "C" fn(Pointer, Pointer);
+
 /// A function of the plugin that makes an error with a code and a text.
 pub(super) type MakeError = unsafe extern "C" fn(c_int, *const u8, usize) -> Pointer;
 
@@ -49,6 +52,7 @@ pub(super) enum Function {
     EventDestroy = 5,
     EventIsReady = 6,
     EventAwait = 8,
+    EventOnReady = 9,
     ClientCreate = 10,
     ClientDestroy = 11,
     ClientPlatformName = 12,
@@ -141,6 +145,7 @@ structures! {
     /// C's `bool`, read as a byte so that no value of it can be invalid.
     Flag { object: Pointer, value: u8 }
     Other { object: Pointer, other: Pointer }
+    OnReady { event: Pointer, callback: Option<OnReadyCallback>, argument: Pointer }
     Text { object: Pointer, text: *const c_char, length: usize }
     List { object: Pointer, items: *const Pointer, length: usize }
     PluginAttributes { values: *const NamedValue, length: usize }

@@ -71,7 +71,7 @@ impl Api {
     }
 
     /// Reads the text and code of an error, and frees it.
-    fn take_error(self, function: Function, error: Pointer) -> PjrtError {
+    pub(super) fn take_error(self, function: Function, error: Pointer) -> PjrtError {
         let mut message = Arguments::<Text>::zeroed();
         let mut code = Arguments::<Integer>::zeroed();
         let mut destroy = Arguments::<One>::zeroed();

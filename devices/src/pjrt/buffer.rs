@@ -6,14 +6,19 @@ use super::api::slice_of;
 use super::client::{Client, Device};
 use super::error::PjrtError;
 use super::event::Event;
-use super::literal::{Element, Literal, byte_count};
+use super::literal::{Element, Literal, byte_count, check_length};
 use super::object::Object;
-use crate::memory::Room;
+use crate::memory::Mapped;
 use std::io;
+use std::ops::DerefMut;
 use std::ptr::{null, null_mut};
+use std::sync::Arc;
 
 /// PJRT's host buffer semantics in which the plugin copies the array before the call returns.
 const COPIED_DURING_CALL: i32 = 0;
+
+/// PJRT's host buffer semantics in which the plugin may use the array of the host, which never changes, as the device's.
+const ZERO_COPY: i32 = 2;
 
 /// An array in the memory of a device.
 #[derive(Debug)]
@@ -29,21 +34,68 @@ impl Client {
     /// # Errors
     /// The errors of the plugin, such as a lack of memory.
     pub fn upload(&self, literal: &Literal, device: &Device) -> Result<Buffer, PjrtError> {
+        self.upload_bytes(literal.element(), literal.dims(), literal.bytes(), device)
+    }
+
+    /// Copies an array of bytes in the machine's byte order to a device, as [`Client::upload`] does.
+    ///
+    /// # Errors
+    /// If the number of bytes does not match the dimensions, and the errors of [`Client::upload`].
+    pub(crate) fn upload_bytes(
+        &self,
+        element: Element,
+        dims: &[i64],
+        bytes: &[u8],
+        device: &Device,
+    ) -> Result<Buffer, PjrtError> {
+        // With these semantics the array is copied by now. The event is not needed, but must be freed.
+        self.from_host(element, dims, bytes, device, COPIED_DURING_CALL).map(|(buffer, _)| buffer)
+    }
+
+    /// Makes an array on a device of a memory file, whose pages may become those of the array. The mapping stays until the plugin
+    /// needs it no more.
+    ///
+    /// # Errors
+    /// The errors of [`Client::upload_bytes`].
+    pub(crate) fn upload_mapped(
+        &self,
+        element: Element,
+        dims: &[i64],
+        mapped: Arc<Mapped>,
+        device: &Device,
+    ) -> Result<Buffer, PjrtError> {
+        let (buffer, done) = self.from_host(element, dims, &mapped, device, ZERO_COPY)?;
+        match done {
+            Some(done) => done.keep_until(mapped)?,
+            None => drop(mapped),
+        }
+        Ok(buffer)
+    }
+
+    /// The array, and the event from which on the plugin does not need the host's bytes any more; none if it has none.
+    fn from_host(
+        &self,
+        element: Element,
+        dims: &[i64],
+        bytes: &[u8],
+        device: &Device,
+        semantics: i32,
+    ) -> Result<(Buffer, Option<Event>), PjrtError> {
+        check_length(element, dims, bytes)?;
         let device = device.pointer_for(self)?;
         let mut arguments = Arguments::<BufferFromHost>::zeroed();
         let fields = &mut arguments.fields;
         fields.client = self.object.pointer;
-        fields.data = literal.bytes().as_ptr();
-        fields.element = literal.element().number();
-        (fields.dims, fields.dim_count) = (literal.dims().as_ptr(), literal.dims().len());
-        fields.semantics = COPIED_DURING_CALL;
+        fields.data = bytes.as_ptr();
+        fields.element = element.number();
+        (fields.dims, fields.dim_count) = (dims.as_ptr(), dims.len());
+        fields.semantics = semantics;
         fields.device = device;
         // SAFETY: the function takes this structure; array and dimensions live until it returns, and the array is as
-        // long as its dimensions say.
+        // long as its dimensions say. With other semantics than these, the caller keeps the array until the event.
         unsafe { self.object.api.call(Function::ClientBufferFromHostBuffer, &mut arguments) }?;
-        // With these semantics the array is copied by now. The event is not needed, but must be freed.
-        drop(Event::new(self.object.api, arguments.fields.done_with_host));
-        Buffer::new(self, arguments.fields.buffer)
+        let done = Event::new(self.object.api, arguments.fields.done_with_host);
+        Ok((Buffer::new(self, arguments.fields.buffer)?, done))
     }
 }
 
@@ -135,27 +187,32 @@ impl Buffer {
     /// # Errors
     /// The errors of the plugin.
     pub fn download(&self) -> Result<Transfer, PjrtError> {
-        self.download_into(|length| Ok(Room::own(length)))
+        self.download_into(|length| Ok(vec![0; length]))
     }
 
     /// Starts to copy the array into room of this length in bytes.
-    pub(crate) fn download_into(&self, room: impl FnOnce(usize) -> io::Result<Room>) -> Result<Transfer, PjrtError> {
+    pub(crate) fn download_into<R: DerefMut<Target = [u8]>>(
+        &self,
+        room: impl FnOnce(usize) -> io::Result<R>,
+    ) -> Result<Transfer<R>, PjrtError> {
         let (element, dims) = (self.element()?, self.dims()?);
         let length = byte_count(element, &dims)
             .ok_or_else(|| PjrtError::Mismatch { what: format!("an array {dims:?} is too large for this host") })?;
-        let mut bytes = room(length).map_err(|error| no_room(&dims, &error))?;
+        let no_room =
+            |error| PjrtError::Mismatch { what: format!("there is no memory for an array {dims:?}: {error}") };
+        let mut room = room(length).map_err(no_room)?;
         let mut minor_to_major: Vec<i64> = (0..).take(dims.len()).collect();
         minor_to_major.reverse();
         let layout = dense(&minor_to_major);
         let mut arguments = Arguments::<BufferToHost>::zeroed();
         let fields = &mut arguments.fields;
         (fields.buffer, fields.layout) = (self.object.pointer, &raw const layout);
-        (fields.target, fields.target_length) = (bytes.as_mut_ptr(), bytes.len());
-        // SAFETY: the function takes this structure; the layout lives until it returns, and the bytes until the
+        (fields.target, fields.target_length) = (room.as_mut_ptr(), room.len());
+        // SAFETY: the function takes this structure; the layout lives until it returns, and the room until the
         // transfer's event, for which `Transfer` waits before it frees them.
         unsafe { self.object.api.call(Function::BufferToHostBuffer, &mut arguments) }?;
         let event = Event::new(self.object.api, arguments.fields.event);
-        Ok(Transfer { event, element, dims, bytes })
+        Ok(Transfer { event, element, dims, room: Some(room) })
     }
 }
 
@@ -177,19 +234,15 @@ fn dense(minor_to_major: &[i64]) -> Layout {
 
 /// An array that is being copied to the host.
 #[derive(Debug)]
-pub struct Transfer {
+pub struct Transfer<R = Vec<u8>> {
     /// The event of the copy's end; none if the plugin has copied the array before the call returned.
     event: Option<Event>,
     element: Element,
     dims: Vec<i64>,
-    bytes: Room,
+    room: Option<R>,
 }
 
-fn no_room(dims: &[i64], error: &io::Error) -> PjrtError {
-    PjrtError::Mismatch { what: format!("there is no memory for an array {dims:?}: {error}") }
-}
-
-impl Transfer {
+impl<R> Transfer<R> {
     /// Whether the copy has ended or failed.
     ///
     /// # Errors
@@ -198,20 +251,30 @@ impl Transfer {
         self.event.as_ref().map_or(Ok(true), Event::is_ready)
     }
 
+    /// Waits for the array: its type, its dimensions, and the room with its bytes.
+    ///
+    /// # Errors
+    /// The errors of the copy, and of the computation that makes the array.
+    pub(crate) fn filled(mut self) -> Result<(Element, Vec<i64>, R), PjrtError> {
+        self.event.take().map_or(Ok(()), |event| event.wait())?;
+        let room = self.room.take().expect("only this function, which consumes the transfer, takes the room");
+        Ok((self.element, std::mem::take(&mut self.dims), room))
+    }
+}
+
+impl Transfer {
     /// Waits for the array.
     ///
     /// # Errors
     /// The errors of the copy, and of the computation that makes the array.
-    pub fn wait(mut self) -> Result<Literal, PjrtError> {
-        self.event.take().map_or(Ok(()), |event| event.wait())?;
-        let bytes = std::mem::replace(&mut self.bytes, Room::own(0));
-        let bytes = bytes.filled().map_err(|error| no_room(&self.dims, &error))?;
-        Literal::of(self.element, &self.dims, bytes)
+    pub fn wait(self) -> Result<Literal, PjrtError> {
+        let (element, dims, bytes) = self.filled()?;
+        Literal::new(element, &dims, bytes)
     }
 }
 
-impl Drop for Transfer {
-    /// Waits for the event, because the plugin writes into the bytes until then.
+impl<R> Drop for Transfer<R> {
+    /// Waits for the event, because the plugin writes into the room until then.
     fn drop(&mut self) {
         if let Some(event) = self.event.take()
             && let Err(error) = event.wait()

@@ -1,9 +1,8 @@
 //! Arrays in the host's memory, which are copied to and from devices: dense and in row-major order.
 
 use super::error::PjrtError;
-use crate::memory::{Bytes, Mapped, file_of};
+use crate::memory::Bytes;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 /// The type of an array's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -108,28 +107,8 @@ impl Literal {
     /// # Errors
     /// If the number of bytes does not match the dimensions.
     pub(crate) fn of(element: Element, dims: &[i64], bytes: Bytes) -> Result<Literal, PjrtError> {
-        let expected = byte_count(element, dims);
-        if expected != Some(bytes.len()) {
-            let what = format!("an array {dims:?} of {element:?} does not have {} bytes", bytes.len());
-            return Err(PjrtError::Mismatch { what });
-        }
+        check_length(element, dims, &bytes)?;
         Ok(Literal { element, dims: dims.to_vec(), bytes })
-    }
-
-    /// An array of these bytes, which are copied into a memory file: the device process then takes them without another copy.
-    ///
-    /// # Errors
-    /// If the number of bytes does not match the dimensions, and if there is no memory for them.
-    pub(crate) fn in_file(element: Element, dims: &[i64], bytes: &[u8]) -> Result<Literal, PjrtError> {
-        let mapped = file_of(bytes).and_then(Mapped::whole);
-        let mapped =
-            mapped.map_err(|error| PjrtError::Mismatch { what: format!("no memory file for an array: {error}") })?;
-        Literal::of(element, dims, Bytes::Mapped(Arc::new(mapped)))
-    }
-
-    /// The bytes and where they are.
-    pub(crate) fn place(&self) -> &Bytes {
-        &self.bytes
     }
 
     /// An array of single-precision values.
@@ -180,6 +159,15 @@ impl Literal {
 /// The number of bytes of an array; none where the number overflows.
 pub(super) fn byte_count(element: Element, dims: &[i64]) -> Option<usize> {
     dims.iter().try_fold(element.bytes(), |count, dim| count.checked_mul(usize::try_from(*dim).ok()?))
+}
+
+/// Fails if an array of these dimensions does not have these bytes.
+pub(crate) fn check_length(element: Element, dims: &[i64], bytes: &[u8]) -> Result<(), PjrtError> {
+    if byte_count(element, dims) == Some(bytes.len()) {
+        return Ok(());
+    }
+    let what = format!("an array {dims:?} of {element:?} does not have {} bytes", bytes.len());
+    Err(PjrtError::Mismatch { what })
 }
 
 fn to_bf16(value: f32) -> u16 {

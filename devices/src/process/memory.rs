@@ -50,6 +50,11 @@ impl Limit {
         }
     }
 
+    /// Whether the device's memory is the machine's.
+    pub(super) fn is_of_machine(&self) -> bool {
+        matches!(self, Limit::OfMachine(_))
+    }
+
     /// Makes the next look at the machine's memory a new reading.
     fn read_again(&self) {
         if let Limit::OfMachine(reading) = self {

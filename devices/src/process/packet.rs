@@ -4,7 +4,8 @@
 //! bytes. What is longer than a socket takes is in a memory file.
 
 use super::protocol::Payload;
-use crate::memory::{Bytes, Mapped, file_of};
+use crate::memory::{Bytes, Mapped, Room, file_of};
+use ferrotune_machine::memory_file;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -77,17 +78,16 @@ impl Outgoing {
         self.push_descriptor(&message(Payload::File(bytes.len())), file_of(bytes)?.into())
     }
 
-    /// Adds a message with bytes, which are not copied if they are in a memory file.
-    pub(crate) fn push_bytes<M: Serialize>(
-        &mut self,
-        bytes: &Bytes,
-        message: impl FnOnce(Payload) -> M,
-    ) -> io::Result<()> {
-        match bytes {
-            Bytes::Mapped(mapped) => {
-                self.push_descriptor(&message(Payload::File(bytes.len())), mapped.file().try_clone()?.into())
+    /// Adds a message with bytes that a device has written, and nobody changes any more.
+    pub(crate) fn push_room<M: Serialize>(&mut self, room: Room, message: impl FnOnce(Payload) -> M) -> io::Result<()> {
+        match room {
+            Room::Own(bytes) => self.push_with(&bytes, message),
+            Room::Mapped(file, map) => {
+                let message = message(Payload::File(map.len()));
+                drop(map);
+                memory_file::seal(&file)?;
+                self.push_descriptor(&message, file.into())
             }
-            Bytes::Own(own) => self.push_with(own, message),
         }
     }
 

@@ -7,8 +7,8 @@ use super::packet::{Incoming, MOST_INLINE, Outgoing};
 use super::programs::Program;
 use super::protocol::{Answer, ClientReport, Id, Payload, Question, Reply, Request};
 use super::waiting::Waiting;
-use crate::memory::Room;
-use crate::pjrt::{Buffer, Device, Input, Launch, Literal, PjrtError, Refused, Transfer};
+use crate::memory::{Bytes, Room};
+use crate::pjrt::{Buffer, Device, Input, Launch, PjrtError, Refused, Transfer};
 use rustix::net::{Shutdown, shutdown};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,6 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The stack of a thread that compiles. Only what is used of it takes memory.
 const COMPILER_STACK_BYTES: usize = 512 << 20;
+
+/// The least number of bytes of an array whose memory file the plugin may use as the array. A process has a limited number of mappings.
+const LEAST_SHARED: usize = 1 << 20;
 
 /// A client that is connected.
 #[derive(Debug)]
@@ -70,10 +73,14 @@ impl Session {
         match request {
             Request::Upload { buffer, device, element, dims, bytes } => {
                 let bytes = packet.payload(bytes)?;
-                let literal = Literal::of(element, &dims, bytes);
-                let made = literal.and_then(|literal| {
-                    memory::make_room(server, self, literal.bytes().len() as u64)?;
-                    server.client.upload(&literal, device_at(server, device)?)
+                let made = memory::make_room(server, self, bytes.len() as u64).and_then(|()| {
+                    let device = device_at(server, device)?;
+                    match bytes {
+                        Bytes::Mapped(mapped) if server.limit.is_of_machine() && mapped.len() >= LEAST_SHARED => {
+                            server.client.upload_mapped(element, &dims, mapped, device)
+                        }
+                        bytes => server.client.upload_bytes(element, &dims, &bytes, device),
+                    }
                 });
                 self.put_buffer(server, buffer, made);
             }
@@ -264,16 +271,15 @@ impl Session {
 
     fn download(self: &Arc<Session>, ticket: u64, id: Id) {
         let array = self.objects().array(id).cloned();
-        let room = |length| if length > MOST_INLINE { Room::in_file(length) } else { Ok(Room::own(length)) };
+        let room = |length| if length > MOST_INLINE { Room::in_file(length) } else { Ok(Room::Own(vec![0; length])) };
         let transfer = array.and_then(|array| array.buffer.download_into(room));
         let is_over = transfer.as_ref().map_or(Ok(true), Transfer::is_ready).unwrap_or(true);
         let session = self.clone();
-        let reply = move || match transfer.and_then(Transfer::wait) {
-            Ok(literal) => {
-                let (element, dims) = (literal.element(), literal.dims().to_vec());
+        let reply = move || match transfer.and_then(Transfer::filled) {
+            Ok((element, dims, room)) => {
                 let answer = |bytes| Reply { ticket, answer: Ok(Answer::Array { element, dims, bytes }) };
                 let mut packet = Outgoing::default();
-                session.send(packet.push_bytes(literal.place(), answer).map(|()| packet));
+                session.send(packet.push_room(room, answer).map(|()| packet));
             }
             Err(error) => session.reply(ticket, Err(error)),
         };

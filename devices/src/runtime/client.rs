@@ -6,7 +6,6 @@ use crate::Store;
 use crate::opened::Opened;
 use crate::pjrt::{self, CompileOptions, Description, DeviceMemory, Element, Literal, PjrtError};
 use crate::process::ProcessReport;
-use crate::process::packet::MOST_INLINE;
 use crate::process::protocol::{Answer, Question};
 use std::io;
 use std::sync::Arc;
@@ -174,27 +173,43 @@ impl Client {
         }
     }
 
-    /// An array of these bytes, in the machine's byte order, in the memory from which this client uploads it best.
-    ///
-    /// # Errors
-    /// If the number of bytes does not match the dimensions, and if there is no memory for them.
-    pub fn literal(&self, element: Element, dims: &[i64], bytes: &[u8]) -> Result<Literal, PjrtError> {
-        match &self.0 {
-            Form::Far(_) if bytes.len() > MOST_INLINE => Literal::in_file(element, dims, bytes),
-            _ => Literal::new(element, dims, bytes.to_vec()),
-        }
-    }
-
     /// Copies an array to a device. The copy may continue after the call has returned.
     ///
     /// # Errors
     /// If the device belongs to another client; and the errors of the plugin, such as a lack of memory. Those of the device process come
     /// with the first read.
     pub fn upload(&self, literal: &Literal, device: &Device) -> Result<Buffer, PjrtError> {
-        match (&self.0, &device.0) {
-            (Form::Here(client), DeviceForm::Here(device)) => client.upload(literal, device).map(Buffer::from),
-            (Form::Far(far), DeviceForm::Far(other, place)) if Arc::ptr_eq(far, other) => far.upload(literal, *place),
-            _ => Err(other_client()),
+        let mut buffers =
+            self.upload_to_all(literal.element(), literal.dims(), literal.bytes(), std::slice::from_ref(device))?;
+        Ok(buffers.remove(0))
+    }
+
+    /// Copies an array of bytes, in the machine's byte order, to each of these devices, as [`Client::upload`] does.
+    ///
+    /// # Errors
+    /// If the number of bytes does not match the dimensions, if there is no memory for them, and the errors of [`Client::upload`].
+    pub fn upload_to_all(
+        &self,
+        element: Element,
+        dims: &[i64],
+        bytes: &[u8],
+        devices: &[Device],
+    ) -> Result<Vec<Buffer>, PjrtError> {
+        match &self.0 {
+            Form::Here(client) => {
+                let upload = |device: &Device| match &device.0 {
+                    DeviceForm::Here(device) => client.upload_bytes(element, dims, bytes, device).map(Buffer::from),
+                    DeviceForm::Far(..) => Err(other_client()),
+                };
+                devices.iter().map(upload).collect()
+            }
+            Form::Far(far) => {
+                let place = |device: &Device| match &device.0 {
+                    DeviceForm::Far(other, place) if Arc::ptr_eq(far, other) => Ok(*place),
+                    _ => Err(other_client()),
+                };
+                far.upload(element, dims, bytes, devices.iter().map(place).collect::<Result<_, _>>()?)
+            }
         }
     }
 

@@ -8,9 +8,10 @@ use super::executable::LoadedExecutable;
 use super::handle::{Handle, Ticket};
 use super::link::{Arrived, Broken, Held, Link};
 use super::start::{self, Started};
+use crate::memory::file_of;
 use crate::opened::Opened;
-use crate::pjrt::{CompileOptions, Description, Literal, PjrtError};
-use crate::process::packet::Outgoing;
+use crate::pjrt::{CompileOptions, Description, Element, PjrtError, check_length};
+use crate::process::packet::{MOST_INLINE, Outgoing};
 use crate::process::protocol::{Answer, Generation, Id, Payload, Question, Request};
 use crate::process::{MemoryClaim, ProcessReport};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -253,13 +254,30 @@ impl Far {
         }
     }
 
-    pub(super) fn upload(self: &Arc<Far>, literal: &Literal, device: u32) -> Result<Buffer, PjrtError> {
+    pub(super) fn upload(
+        self: &Arc<Far>,
+        element: Element,
+        dims: &[i64],
+        bytes: &[u8],
+        devices: Vec<u32>,
+    ) -> Result<Vec<Buffer>, PjrtError> {
+        check_length(element, dims, bytes)?;
+        let file = (bytes.len() > MOST_INLINE).then(|| file_of(bytes)).transpose();
+        let file =
+            file.map_err(|error| PjrtError::Mismatch { what: format!("no memory for an array {dims:?}: {error}") })?;
         self.with_link(|link, epoch| {
-            let handle = self.handle(epoch);
-            let (element, dims) = (literal.element(), literal.dims());
-            let request = |bytes| Request::Upload { buffer: handle.id, device, element, dims: dims.to_vec(), bytes };
-            link.post(|packet| packet.push_bytes(literal.place(), request))?;
-            Ok(Buffer(BufferForm::Far(handle)))
+            let upload = |device: &u32| {
+                let (handle, device, dims) = (self.handle(epoch), *device, dims.to_vec());
+                let request = |bytes| Request::Upload { buffer: handle.id, device, element, dims, bytes };
+                link.post(|packet| match &file {
+                    Some(file) => {
+                        packet.push_descriptor(&request(Payload::File(bytes.len())), file.try_clone()?.into())
+                    }
+                    None => packet.push_with(bytes, request),
+                })?;
+                Ok(Buffer(BufferForm::Far(handle)))
+            };
+            devices.iter().map(upload).collect()
         })
     }
 

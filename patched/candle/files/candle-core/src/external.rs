@@ -103,7 +103,7 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// `attributes` are the numbers that define it beside the inputs.
     fn custom(&self, name: &str, attributes: &[f64], inputs: &[Input<'_>]) -> Result<(Value, Shape, DType)>;
 
-    fn upload(&self, values: CpuStorage) -> Result<Value>;
+    fn upload(&self, values: &CpuStorage) -> Result<Value>;
 
     /// The elements of a value, which has this type.
     fn download(&self, value: &Value, dtype: DType) -> Result<CpuStorage>;

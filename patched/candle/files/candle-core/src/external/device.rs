@@ -42,12 +42,11 @@ impl BackendDevice for MetalDevice {
     }
 
     fn storage_from_cpu_storage(&self, values: &CpuStorage) -> Result<MetalStorage> {
-        self.storage_from_cpu_storage_owned(values.clone())
+        Ok(self.storage(self.backend.upload(values)?, values.dtype(), count_of(values)))
     }
 
     fn storage_from_cpu_storage_owned(&self, values: CpuStorage) -> Result<MetalStorage> {
-        let (dtype, count) = (values.dtype(), count_of(&values));
-        Ok(self.storage(self.backend.upload(values)?, dtype, count))
+        self.storage_from_cpu_storage(&values)
     }
 
     fn rand_uniform(&self, shape: &Shape, dtype: DType, low: f64, high: f64) -> Result<MetalStorage> {
