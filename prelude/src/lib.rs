@@ -51,7 +51,7 @@ pub use rayon;
 ///
 /// A name that a cell declares or imports itself takes precedence over a name from here.
 pub mod prelude {
-    pub use crate::{AdamW, Result, Trial, compile, data, device, display, optim, progress, strategy, widget};
+    pub use crate::{AdamW, Result, Trial, compile, data, device, display, nn, optim, progress, strategy, widget};
     pub use candle_core::{D, DType, Device, IndexOp, Shape, Tensor, Var};
     pub use candle_nn::{
         Activation, BatchNorm, Conv1d, Conv1dConfig, Conv2d, Conv2dConfig, Dropout, Embedding, Func, GRU, GroupNorm,
@@ -60,6 +60,8 @@ pub mod prelude {
         linear_no_bias, loss, lstm, ops, rms_norm, seq,
     };
     pub use ferrotune_data::{Dataset, Iter, StandardScaler, one_hot};
+    // Without a name, so that a cell can have its own `Model`.
+    pub use ferrotune_nn::Model as _;
 }
 
 /// The functions for showing output while a cell runs.

@@ -1,0 +1,79 @@
+//! The description beside a model's file: what the model is, for people and other programs. A load needs only its version, because the
+//! safetensors themselves have the names, shapes and types.
+
+use super::{LayerSummary, Model, named};
+use candle_core::{Result, bail};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// The version of the description that this program writes, and the latest that it reads.
+const VERSION: u32 = 1;
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Description {
+    ferrotune_model: u32,
+    trainable_parameters: usize,
+    other_parameters: usize,
+    layers: Vec<LayerSummary>,
+    variables: Vec<Variable>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Variable {
+    name: String,
+    shape: Vec<usize>,
+    dtype: String,
+    is_trainable: bool,
+}
+
+/// The part of a description that all versions have.
+#[derive(Deserialize)]
+struct Version {
+    ferrotune_model: u32,
+}
+
+/// The path of the description: that of the model with `.json` after it.
+pub(super) fn beside(model: &Path) -> PathBuf {
+    let mut path = model.as_os_str().to_owned();
+    path.push(".json");
+    path.into()
+}
+
+pub(super) fn of(model: &impl Model) -> Result<String> {
+    let trainable: Vec<_> = model.trainable().iter().map(|var| var.id()).collect();
+    let variable = |(name, var): (String, candle_core::Var)| Variable {
+        name,
+        shape: var.dims().to_vec(),
+        dtype: var.dtype().as_str().to_owned(),
+        is_trainable: trainable.contains(&var.id()),
+    };
+    let summary = model.summary()?;
+    let description = Description {
+        ferrotune_model: VERSION,
+        trainable_parameters: summary.trainable,
+        other_parameters: summary.fixed,
+        layers: summary.layers,
+        variables: named(model.vars()).into_iter().map(variable).collect(),
+    };
+    serde_json::to_string_pretty(&description).map_err(candle_core::Error::wrap)
+}
+
+/// Fails if the description is of a later version than this program knows. No description is as good as one.
+pub(super) fn check(model: &Path) -> Result<()> {
+    let path = beside(model);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => bail!("cannot read the description {}: {error}; the model loads without it", path.display()),
+    };
+    match serde_json::from_str(&text) {
+        Ok(Version { ferrotune_model: ..=VERSION }) => Ok(()),
+        Ok(Version { ferrotune_model: later }) => {
+            bail!("{} has version {later}, and this program reads up to {VERSION}; update ferrotune", path.display())
+        }
+        Err(error) => bail!(
+            "{} is no description of a model ({error}); move it away, and the model loads without it",
+            path.display()
+        ),
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests of models, metrics and losses through the public interface.
+
+mod files;
+mod models;
