@@ -1,0 +1,143 @@
+//! The confusion matrix: how many rows of each class are predicted as each class.
+
+mod picture;
+
+use super::accuracy::{check, flaws, is_predicted};
+use super::{Measured, Meter, Metric};
+use crate::rows::ClassRows;
+use candle_core::{Result, Tensor, bail};
+use ferrotune_display::{Bundle, Show, table};
+use std::fmt;
+
+/// The meter of a confusion matrix; [`Meter::matrix`] has the matrix, which a cell shows as a picture. Its value is the accuracy.
+///
+/// ```
+/// use candle_core::{Device, Tensor};
+/// let mut confusion = ferrotune_nn::metrics::confusion_matrix();
+/// let logits = Tensor::new(&[-2_f32, 0.5, 0.1, 3.0], &Device::Cpu)?;
+/// confusion.update(&logits, &Tensor::new(&[0_u32, 0, 1, 1], &Device::Cpu)?)?;
+/// let matrix = confusion.matrix()?.with_names(&["cat", "dog"])?;
+/// assert_eq!(matrix.counts, [[1.0, 1.0], [0.0, 2.0]]);
+/// assert!(matrix.to_svg().starts_with("<svg"));
+/// # Ok::<(), candle_core::Error>(())
+/// ```
+pub fn confusion_matrix() -> Meter<Confusion> {
+    Meter::new(Confusion)
+}
+
+/// The metric of [`confusion_matrix`].
+#[derive(Clone, Copy, Debug)]
+pub struct Confusion;
+
+/// How many rows of each class are predicted as each class. A cell shows it as a picture, and `{}` prints a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConfusionMatrix {
+    /// The rows of each class (the outer index) that are predicted as each class (the inner index); sums of weights, if rows have
+    /// weights.
+    pub counts: Vec<Vec<f64>>,
+    /// The classes' names: their numbers, unless others are given.
+    pub names: Vec<String>,
+}
+
+impl Metric for Confusion {
+    /// A tensor of shape (classes + 1, classes): the matrix, and the flaws.
+    fn measure(&self, outputs: &Tensor, targets: &Tensor, weights: Option<&Tensor>) -> Result<Tensor> {
+        let rows = ClassRows::new(&outputs.detach(), targets, weights)?;
+        let dtype = rows.scores.dtype();
+        let labels = rows.is_label()?.to_dtype(dtype)?.broadcast_mul(&rows.weights.unsqueeze(1)?)?;
+        let matrix = labels.t()?.contiguous()?.matmul(&is_predicted(&rows)?.to_dtype(dtype)?)?;
+        let flaws = flaws(&rows)?.unsqueeze(0)?.pad_with_zeros(1, 0, rows.classes()? - 2)?;
+        Tensor::cat(&[matrix, flaws], 0)
+    }
+
+    fn value(&self, total: &Measured) -> Result<f64> {
+        let classes = total.columns();
+        if !check(total.row(classes), Some(classes))? {
+            return Ok(f64::NAN);
+        }
+        let right: f64 = (0..classes).map(|class| total.row(class)[class]).sum();
+        Ok(right / (0..classes).flat_map(|class| total.row(class)).sum::<f64>())
+    }
+
+    /// The share of each class's rows that are predicted as it, NaN for a class without rows.
+    fn per_class(&self, total: &Measured) -> Result<Vec<f64>> {
+        Ok(matrix(total)?.shares().into_iter().enumerate().map(|(class, shares)| shares[class]).collect())
+    }
+}
+
+impl Meter<Confusion> {
+    /// The matrix of all batches.
+    ///
+    /// # Errors
+    /// If there was no batch, a target is no class, an output is NaN, and the errors of the device.
+    pub fn matrix(&mut self) -> Result<ConfusionMatrix> {
+        self.collect()?;
+        matrix(self.seen()?)
+    }
+}
+
+fn matrix(total: &Measured) -> Result<ConfusionMatrix> {
+    let classes = total.columns();
+    if !check(total.row(classes), Some(classes))? {
+        bail!("some outputs are NaN, so that rows have no predicted class; look at the loss, or at `debug_nans`")
+    }
+    let counts = (0..classes).map(|class| total.row(class).to_vec()).collect();
+    Ok(ConfusionMatrix { counts, names: (0..classes).map(|class| class.to_string()).collect() })
+}
+
+impl ConfusionMatrix {
+    /// The matrix with names of its classes.
+    ///
+    /// # Errors
+    /// If there are more or fewer names than classes.
+    pub fn with_names(mut self, names: &[impl AsRef<str>]) -> Result<ConfusionMatrix> {
+        if names.len() != self.counts.len() {
+            bail!(
+                "{} names do not fit a confusion matrix of {} classes; give one for each",
+                names.len(),
+                self.counts.len()
+            )
+        }
+        self.names = names.iter().map(|name| name.as_ref().to_owned()).collect();
+        Ok(self)
+    }
+
+    /// Each row divided by its sum: the share of a class's rows that are predicted as each class. NaN for a class without rows.
+    pub fn shares(&self) -> Vec<Vec<f64>> {
+        let share = |row: &Vec<f64>| {
+            let sum: f64 = row.iter().sum();
+            row.iter().map(|count| count / sum).collect()
+        };
+        self.counts.iter().map(share).collect()
+    }
+
+    /// The picture as SVG: a square for each pair of classes, the darker the greater its share of the class's rows.
+    pub fn to_svg(&self) -> String {
+        picture::svg(self)
+    }
+}
+
+impl Show for ConfusionMatrix {
+    fn bundle(&self) -> Bundle {
+        let header: Vec<&str> =
+            std::iter::once("class \\ predicted").chain(self.names.iter().map(String::as_str)).collect();
+        let row = |(name, counts): (&String, &Vec<f64>)| {
+            std::iter::once(name.clone()).chain(counts.iter().map(|count| text_of(*count))).collect()
+        };
+        let rows: Vec<Vec<String>> = self.names.iter().zip(&self.counts).map(row).collect();
+        let text = table(&header, &rows).text_of("text/plain").to_owned();
+        Bundle::text(text).with("image/svg+xml", self.to_svg())
+    }
+}
+
+impl fmt::Display for ConfusionMatrix {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.bundle().text_of("text/plain"))
+    }
+}
+
+/// A count without decimals, and a sum of weights with at most three.
+fn text_of(count: f64) -> String {
+    let text = format!("{count:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
