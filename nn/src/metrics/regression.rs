@@ -89,24 +89,23 @@ impl Metric for Errors {
 }
 
 impl Metric for RSquared {
-    /// A tensor of shape (5, k): the sum of weights, the mean of the targets, the sum of their squared distances from it, the sum of
-    /// squared errors, and the number of rows. Sums of squares would lose their digits where the mean is large.
+    /// A tensor of shape (6, k): the sum of weights, a target, the distance of the mean from this target, the weighted sum of squared
+    /// distances of the targets from the mean, that of squared errors, and the number of rows. Sums of squares, or a mean in one number
+    /// of single precision, would lose their digits where targets are far from 0.
     fn measure(&self, outputs: &Tensor, targets: &Tensor, weights: Option<&Tensor>) -> Result<Tensor> {
         let NumberRows { outputs, targets, weights } = NumberRows::new(&outputs.detach(), targets, weights)?;
         let weights = weights.unsqueeze(1)?.broadcast_as(targets.shape())?;
         let is_counted = weights.ne(0_f64)?;
         let (weight, rows) = (weights.sum(0)?, is_counted.to_dtype(weights.dtype())?.sum(0)?);
-        // The distances from one of the targets are small, and all are 0 where the targets are equal.
-        let lowest = Tensor::full(f32::MIN, targets.shape(), targets.device())?.to_dtype(targets.dtype())?;
-        let near = is_counted.where_cond(&targets, &lowest)?.max(0)?;
-        let zeros = targets.zeros_like()?;
-        let from = |place: &Tensor| is_counted.where_cond(&targets.broadcast_sub(place)?, &zeros);
-        // Without any weight the mean is that target, and not NaN, which would spread to other batches.
+        let (zeros, lowest) = (targets.zeros_like()?, Tensor::full(f32::MIN, targets.shape(), targets.device())?);
+        let near = is_counted.where_cond(&targets, &lowest.to_dtype(targets.dtype())?)?.max(0)?;
+        let from_near = is_counted.where_cond(&targets.broadcast_sub(&near)?, &zeros)?;
+        // Without any weight the distance is 0, and not NaN, which would spread to other batches.
         let divisor = (&weight + weight.eq(0_f64)?.to_dtype(weight.dtype())?)?;
-        let mean = (&near + (from(&near)? * &weights)?.sum(0)?.div(&divisor)?)?;
-        let distances = (from(&mean)?.sqr()? * &weights)?.sum(0)?;
+        let mean = (&from_near * &weights)?.sum(0)?.div(&divisor)?;
+        let distances = (from_near.broadcast_sub(&mean)?.sqr()? * &weights)?.sum(0)?;
         let errors = ((outputs - targets)?.sqr()? * &weights)?.sum(0)?;
-        Tensor::stack(&[weight, mean, distances, errors, rows], 0)
+        Tensor::stack(&[weight, near, mean, distances, errors, rows], 0)
     }
 
     /// Joins means and squared distances by the rule of Chan, Golub and LeVeque (1983).
@@ -116,14 +115,17 @@ impl Metric for RSquared {
         let columns = total.columns();
         for column in 0..columns {
             let (one, other, sum) = (before.row(0)[column], batch.row(0)[column], total.row(0)[column]);
-            let (first, second) = (before.row(1)[column], batch.row(1)[column]);
-            if other == 0.0 || one == 0.0 {
-                // The mean of no row is any number.
-                total.numbers[columns + column] = if other == 0.0 { first } else { second };
-                continue;
-            }
-            total.numbers[columns + column] = first + (second - first) * (other / sum);
-            total.numbers[2 * columns + column] += (second - first).powi(2) * one * (other / sum);
+            let mean = |of: &Measured| of.row(1)[column] + of.row(2)[column];
+            let (first, second) = (mean(&before), mean(&batch));
+            // The mean of no row is any number.
+            let (joined, between) = match (one, other) {
+                (_, 0.0) => (first, 0.0),
+                (0.0, _) => (second, 0.0),
+                _ => (first + (second - first) * (other / sum), (second - first).powi(2) * one * (other / sum)),
+            };
+            total.numbers[columns + column] = joined;
+            total.numbers[2 * columns + column] = 0.0;
+            total.numbers[3 * columns + column] += between;
         }
         Ok(())
     }
@@ -133,8 +135,8 @@ impl Metric for RSquared {
     }
 
     fn per_class(&self, total: &Measured) -> Result<Vec<f64>> {
-        let column = |column: usize| match (total.row(2)[column], total.row(3)[column]) {
-            _ if total.row(4)[column] < 2.0 => f64::NAN,
+        let column = |column: usize| match (total.row(3)[column], total.row(4)[column]) {
+            _ if total.row(5)[column] < 2.0 => f64::NAN,
             (0.0, 0.0) => 1.0,
             (0.0, errors) if !errors.is_nan() => 0.0,
             (distances, errors) => 1.0 - errors / distances,
