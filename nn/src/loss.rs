@@ -1,6 +1,67 @@
-//! Losses that candle-nn does not have.
+//! Losses that candle-nn does not have, and those that it has with weights of rows. All are finite for any finite outputs, and none
+//! reads a value, so that compiled steps can contain them.
+//!
+//! Each is a [`Loss`] with options. Outputs and targets have the shapes of the [metrics](crate::metrics). A row with weight 0, such as
+//! the padding of a batch, changes neither the loss nor a gradient, even if it is NaN. If all rows have weight 0, the loss is NaN.
+//!
+//! ```
+//! use candle_core::{Device, Tensor};
+//! use ferrotune_nn::loss::{CrossEntropy, Loss as _};
+//! let logits = Tensor::new(&[[0_f32, 0.0], [2.0, 1.0], [9.0, 9.0]], &Device::Cpu)?;
+//! let labels = Tensor::new(&[1_u32, 0, 0], &Device::Cpu)?;
+//! let loss = CrossEntropy { label_smoothing: 0.1, ..CrossEntropy::default() };
+//! let mask = Tensor::new(&[1_f32, 1.0, 0.0], &Device::Cpu)?;
+//! let masked = loss.weighted(&logits, &labels, &mask)?.to_scalar::<f32>()?;
+//! let first = loss.loss(&logits.narrow(0, 0, 2)?, &labels.narrow(0, 0, 2)?)?.to_scalar::<f32>()?;
+//! assert!((masked - first).abs() < 1e-6);
+//! # Ok::<(), candle_core::Error>(())
+//! ```
 
-use candle_core::{D, DType, Error, Result, Tensor, bail};
+mod binary;
+mod classes;
+mod custom;
+mod numbers;
+
+pub use binary::{BinaryCrossEntropy, BinaryFocal};
+use candle_core::{DType, Result, Tensor, bail};
+pub use classes::{CrossEntropy, Focal};
+pub use custom::{Custom, custom};
+pub use numbers::{Huber, Mae, Mse};
+
+/// A loss: the mean over rows, of which some may have other weights.
+pub trait Loss: Send + Sync {
+    /// The weighted sum of the rows' losses, and the number by which it is divided: two tensors without dimensions, in `f32`, or in `f64`
+    /// if the outputs are. The loss of several batches is the sum of the first divided by the sum of the second. `weights` has one
+    /// number for each row.
+    ///
+    /// # Errors
+    /// If the shapes or types of outputs, targets and weights do not fit, or an option of the loss has no such value.
+    fn terms(&self, outputs: &Tensor, targets: &Tensor, weights: Option<&Tensor>) -> Result<(Tensor, Tensor)>;
+
+    /// The loss of a batch: a tensor without dimensions, in `f32`, or in `f64` if the outputs are.
+    ///
+    /// # Errors
+    /// The errors of [`Loss::terms`].
+    fn loss(&self, outputs: &Tensor, targets: &Tensor) -> Result<Tensor> {
+        let (sum, divisor) = self.terms(outputs, targets, None)?;
+        sum.div(&divisor)
+    }
+
+    /// The loss of a batch whose rows have weights; a row with weight 0 is ignored.
+    ///
+    /// # Errors
+    /// The errors of [`Loss::terms`].
+    fn weighted(&self, outputs: &Tensor, targets: &Tensor, weights: &Tensor) -> Result<Tensor> {
+        let (sum, divisor) = self.terms(outputs, targets, Some(weights))?;
+        sum.div(&divisor)
+    }
+}
+
+impl<L: Loss + ?Sized> Loss for Box<L> {
+    fn terms(&self, outputs: &Tensor, targets: &Tensor, weights: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
+        (**self).terms(outputs, targets, weights)
+    }
+}
 
 /// The mean cross-entropy of the rows whose label is not `ignore_index`, such as the padding of a text.
 ///
@@ -23,36 +84,39 @@ use candle_core::{D, DType, Error, Result, Tensor, bail};
 /// # Ok::<(), candle_core::Error>(())
 /// ```
 pub fn cross_entropy(logits: &Tensor, labels: &Tensor, ignore_index: i64) -> Result<Tensor> {
-    let Some((classes, rows)) = logits.dims().split_last() else {
+    if logits.rank() == 0 {
         bail!("the logits of a cross-entropy have no classes")
-    };
-    if labels.dims() != rows {
-        bail!("logits of shape {:?} have labels of shape {rows:?}, not {:?}", logits.dims(), labels.dims());
     }
-    let logits = logits.reshape(((), *classes))?;
-    let labels = labels.to_dtype(DType::I64)?.flatten_all()?;
-    let is_ignored = labels.eq(ignore_index)?;
-    // In an ignored row any class will do, and its logits may be NaN or infinite.
-    let places = is_ignored.where_cond(&labels.zeros_like()?, &labels)?.unsqueeze(1)?;
-    let is_ignored_row = is_ignored.unsqueeze(1)?.broadcast_as(logits.shape())?;
-    let logits = is_ignored_row.where_cond(&logits.zeros_like()?, &logits)?;
-    logits.in_f32(|logits| {
-        let log_probabilities = candle_nn::ops::log_softmax(logits, D::Minus1)?;
-        let of_labels = log_probabilities.gather(&places, 1).map_err(no_class)?.squeeze(1)?;
-        let of_labels = is_ignored.where_cond(&of_labels.zeros_like()?, &of_labels)?;
-        let count = is_ignored.eq(0_u8)?.sum_all()?.to_dtype(of_labels.dtype())?;
-        of_labels.sum_all()?.neg()?.div(&count)
-    })
+    let loss = CrossEntropy { ignore_index: Some(ignore_index), ..CrossEntropy::default() };
+    loss.loss(logits, labels)?.to_dtype(logits.dtype())
 }
 
-fn no_class(error: Error) -> Error {
-    error.context("a label of the cross-entropy is no class and not the one that is left out")
+/// Weights of classes or columns as a tensor like the outputs, where `of` names the loss for errors.
+fn constants(values: &[f64], count: usize, like: &Tensor, of: &str) -> Result<Tensor> {
+    if values.len() != count {
+        bail!("the {of} has {} weights for {count} classes; give one for each", values.len())
+    }
+    if let Some(wrong) = values.iter().find(|value| !value.is_finite() || **value < 0.0) {
+        bail!("the {of} has the weight {wrong}; give finite numbers of at least 0")
+    }
+    match like.dtype() {
+        DType::F64 => Tensor::new(values, like.device()),
+        _ => Tensor::new(values.iter().map(|value| *value as f32).collect::<Vec<_>>(), like.device()),
+    }
+}
+
+/// Fails unless the exponent of a focal loss is a finite number of at least 0.
+fn check_gamma(gamma: f64) -> Result<()> {
+    if !gamma.is_finite() || gamma < 0.0 {
+        bail!("the focal loss has gamma {gamma}; choose a finite number of at least 0")
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candle_core::{Device, Var};
+    use candle_core::{DType, Device, Var};
 
     #[test]
     fn rows_that_are_left_out_count_neither_in_the_loss_nor_in_the_gradient() -> Result<()> {
@@ -80,8 +144,8 @@ mod tests {
         assert!(cross_entropy(&logits, &label(-1)?, -1)?.to_scalar::<f32>()?.is_nan());
         let error = cross_entropy(&logits, &label(-2)?, -1).expect_err("-2 is no class").to_string();
         assert!(error.contains("invalid index -2") && error.contains("a label of the cross-entropy"), "{error}");
-        let error = cross_entropy(&logits, &Tensor::zeros((1, 1), DType::I64, &Device::Cpu)?, -1);
-        assert!(error.expect_err("the shapes differ").to_string().contains("have labels of shape [1], not [1, 1]"));
+        let error = cross_entropy(&logits, &Tensor::zeros((1, 2), DType::I64, &Device::Cpu)?, -1);
+        assert!(error.expect_err("the shapes differ").to_string().contains("do not fit targets of shape [1, 2]"));
         Ok(())
     }
 }

@@ -25,6 +25,16 @@ pub(crate) struct NumberRows {
 
 impl ClassRows {
     pub(crate) fn new(outputs: &Tensor, targets: &Tensor, weights: Option<&Tensor>) -> Result<ClassRows> {
+        ClassRows::without(None, outputs, targets, weights)
+    }
+
+    /// The rows, where those with the label `ignored` have weight 0.
+    pub(crate) fn without(
+        ignored: Option<i64>,
+        outputs: &Tensor,
+        targets: &Tensor,
+        weights: Option<&Tensor>,
+    ) -> Result<ClassRows> {
         if !outputs.dtype().is_float() {
             bail!(
                 "the outputs of a classifier are {:?}; give the scores (logits) of the classes, not the predicted classes",
@@ -48,11 +58,15 @@ impl ClassRows {
             dtype if !dtype.is_float() => targets.to_dtype(DType::I64)?,
             _ => wide(targets)?,
         };
-        let weights = row_weights(weights, targets.dims(), &scores)?;
+        let labels = labels.flatten_all()?;
+        let mut weights = row_weights(weights, targets.dims(), &scores)?;
+        if let Some(ignored) = ignored {
+            weights = labels.eq(ignored)?.where_cond(&weights.zeros_like()?, &weights)?;
+        }
         let is_counted = weights.ne(0_f64)?;
         let is_counted_score = is_counted.unsqueeze(1)?.broadcast_as(scores.shape())?;
         let scores = is_counted_score.where_cond(&scores, &scores.zeros_like()?)?;
-        Ok(ClassRows { scores, labels: labels.flatten_all()?, weights, is_counted })
+        Ok(ClassRows { scores, labels, weights, is_counted })
     }
 
     pub(crate) fn classes(&self) -> Result<usize> {
@@ -120,7 +134,7 @@ fn number_layout(outputs: &[usize], targets: &[usize]) -> Option<(usize, usize)>
 
 /// The weights of all rows: ones if none are given. `targets` is the shape of the targets, and weights may have only its first
 /// dimension, as where a row is a sequence of labels.
-fn row_weights(weights: Option<&Tensor>, targets: &[usize], like: &Tensor) -> Result<Tensor> {
+pub(crate) fn row_weights(weights: Option<&Tensor>, targets: &[usize], like: &Tensor) -> Result<Tensor> {
     let Some(weights) = weights else { return Tensor::ones(like.dim(0)?, like.dtype(), like.device()) };
     let (given, weights) = (weights.dims().to_vec(), weights.to_dtype(like.dtype())?.detach());
     let is_for_rows = matches!((given.as_slice(), targets), ([rows] | [rows, 1], [others, ..]) if rows == others);

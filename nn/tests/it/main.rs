@@ -3,5 +3,6 @@
 
 mod files;
 mod golden;
+mod losses;
 mod metrics;
 mod models;
