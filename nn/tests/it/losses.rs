@@ -216,5 +216,6 @@ fn a_loss_of_ones_own_is_masked() -> Result<()> {
     let mask = Tensor::new(&[1_f32, 0.0], &CPU)?;
     let value = loss.weighted(&outputs, &targets, &mask)?;
     assert_eq!(value.to_scalar::<f32>()?, -2_f32.ln());
+    assert_eq!(flat(value.backward()?.get(&outputs).unwrap()), [-0.5, 0.0]);
     Ok(())
 }

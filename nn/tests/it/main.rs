@@ -1,6 +1,7 @@
 //! Tests of models, metrics and losses through the public interface.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod compiled;
 mod files;
 mod golden;
 mod losses;
