@@ -13,8 +13,8 @@ pub use npy::{NPY_HEADER_BYTES, NpyHeader};
 #[cfg(feature = "serve")]
 pub use serve::{Server, get_object, is_kept_object, keep_objects, main, put_object};
 pub use wire::{
-    Array, Block, Contents, Format, Framing, Group, Kind, Layout, Reply, Request, Shape, Source, read_reply,
-    read_request, write_reply, write_request,
+    Array, Block, Contents, Format, Framing, Group, Kind, Layout, NO_DATE, NO_TEXT, Reply, Request, Shape, Source,
+    read_reply, read_request, write_reply, write_request,
 };
 
 /// The version of requests and replies, which is Ferrotune's version.

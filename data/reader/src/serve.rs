@@ -2,10 +2,12 @@
 
 mod arrays;
 mod arrow;
+mod columns;
 mod csv;
 mod files;
 mod hidden;
 mod images;
+mod json;
 mod objects;
 mod parquet;
 mod records;
@@ -25,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use table::Choice;
 
 /// Caches the objects that [`main`] fetches from stores and web servers, in a folder of their own with at most `limit` bytes.
 pub fn keep_objects(folder: PathBuf, limit: u64) {
@@ -157,23 +160,10 @@ enum Opened {
 impl Opened {
     fn new(source: Source) -> Result<(Opened, Contents)> {
         Ok(match source {
-            Source::Table { format: Format::Csv { delimiter }, files, groups, missing } => {
-                let (csv, columns) =
-                    csv::Csv::open(files::matching(&files)?, delimiter, groups, missing.map(f32::from_bits))?;
-                (Opened::Csv(csv), Contents { columns, ..Contents::default() })
+            Source::Table { format, files, groups, missing } => {
+                Opened::table(format, &files, Choice::Groups(groups), missing.map(f32::from_bits))?
             }
-            Source::Table { format: Format::Parquet, files, groups, missing } => {
-                let (parquet, columns) =
-                    parquet::Parquet::open(files::matching(&files)?, &groups, missing.map(f32::from_bits))?;
-                let rows = Some(parquet.rows());
-                (Opened::Parquet(parquet), Contents { columns, rows, ..Contents::default() })
-            }
-            Source::Table { format: Format::Arrow, files, groups, missing } => {
-                let (arrow, columns) =
-                    arrow::Arrow::open(files::matching(&files)?, &groups, missing.map(f32::from_bits))?;
-                let rows = arrow.rows()?;
-                (Opened::Arrow(arrow), Contents { columns, rows, ..Contents::default() })
-            }
+            Source::Columns { format, files, without } => Opened::table(format, &files, Choice::AllBut(without), None)?,
             Source::Records { framing, files } => {
                 (Opened::Records(records::Records::open(files::matching(&files)?, framing)?), Contents::default())
             }
@@ -185,6 +175,30 @@ impl Opened {
             Source::Folder { folder } => (Opened::Folder, images::list(&files::local(&folder)?)?),
             Source::Images { channels, height, width } => {
                 (Opened::Images(images::Images::new(channels, height, width)?), Contents::default())
+            }
+        })
+    }
+
+    fn table(format: Format, files: &str, choice: Choice, missing: Option<f32>) -> Result<(Opened, Contents)> {
+        let files = files::matching(files)?;
+        Ok(match format {
+            Format::Csv { delimiter } => {
+                let (csv, columns) = csv::Csv::open(files, delimiter, choice, missing)?;
+                (Opened::Csv(csv), Contents { columns, ..Contents::default() })
+            }
+            Format::Parquet => {
+                let (parquet, columns) = parquet::Parquet::open(files, choice, missing)?;
+                let rows = Some(parquet.rows());
+                (Opened::Parquet(parquet), Contents { columns, rows, ..Contents::default() })
+            }
+            Format::Arrow => {
+                let (arrow, columns) = arrow::Arrow::open(files, choice, missing)?;
+                let rows = arrow.rows()?;
+                (Opened::Arrow(arrow), Contents { columns, rows, ..Contents::default() })
+            }
+            Format::JsonLines => {
+                let (columns, block) = json::read(&files, &choice)?;
+                (Opened::Array(block), Contents { columns, ..Contents::default() })
             }
         })
     }

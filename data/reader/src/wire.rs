@@ -8,6 +8,12 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read, Write};
 use std::path::PathBuf;
 
+/// The date of a row without one, in [`Source::Columns`].
+pub const NO_DATE: i64 = i64::MIN;
+
+/// The place of the text of a row without one, in [`Source::Columns`].
+pub const NO_TEXT: u32 = u32::MAX;
+
 /// The data to read. A pattern such as `part-*.csv` means all matching files, in the order of their names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Source {
@@ -21,6 +27,18 @@ pub enum Source {
         groups: Vec<Group>,
         /// The bits of the value for missing numbers, because JSON has no NaN. Without it, a missing number is an error.
         missing: Option<u32>,
+    },
+    /// All columns of tables, each for itself: three arrays for each column in a block. The dtype of the first array is the column's
+    /// type: `f64` for numbers (a gap is NaN), `u8` for yes and no (1 and 0; a gap is 2), `i64` for dates (microseconds since 1970 in
+    /// UTC; a gap is [`NO_DATE`]) and `u32` for texts (their places among the texts of the block; a gap is [`NO_TEXT`]). The
+    /// other two arrays are the bytes of the block's different texts, and the end of each text.
+    Columns {
+        /// The files' format.
+        format: Format,
+        /// A path or a pattern.
+        files: String,
+        /// The names of the columns to leave out.
+        without: Vec<String>,
     },
     /// Records, as bytes.
     Records {
@@ -64,6 +82,8 @@ pub enum Format {
     Parquet,
     /// Apache Arrow's files (Feather, version 2) and streams.
     Arrow,
+    /// Lines of JSON with an object for each row. Only for [`Source::Columns`].
+    JsonLines,
 }
 
 /// The format that separates the records of a file.

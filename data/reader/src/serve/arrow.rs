@@ -1,8 +1,10 @@
 //! Apache Arrow's files and streams (<https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc>),
 //! by the crate `arrow-ipc`. Only the requested columns of each record batch are decoded.
 
+mod raw;
+
 use super::files::{self, Input};
-use super::table::{BadValue, NO_VALUE, Part, Values, Wanted, place_of, wanted};
+use super::table::{BadValue, Choice, NO_VALUE, Part, Values, Wanted, place_of, wanted};
 use crate::wire;
 use anyhow::{Context as _, Error, Result, bail, ensure};
 use arrow_array::cast::AsArray as _;
@@ -31,6 +33,7 @@ const CONTINUATION: [u8; 4] = [0xff; 4];
 /// The record batches of files with the same columns; each batch is a block.
 pub(super) struct Arrow {
     tables: Vec<Table>,
+    choice: Choice,
     missing: Option<f32>,
 }
 
@@ -58,19 +61,16 @@ struct Messages {
 
 impl Arrow {
     /// Reads the metadata of the files, and returns the names of their columns.
-    pub(super) fn open(
-        files: Vec<PathBuf>,
-        groups: &[wire::Group],
-        missing: Option<f32>,
-    ) -> Result<(Arrow, Vec<String>)> {
+    pub(super) fn open(files: Vec<PathBuf>, mut choice: Choice, missing: Option<f32>) -> Result<(Arrow, Vec<String>)> {
         let mut columns = None;
         let tables = files.iter().map(|path| {
-            let (table, names) = Table::open(path, groups)?;
+            let (table, names) = Table::open(path, &choice)?;
+            choice = choice.clone().after(&names);
             columns.get_or_insert(names);
             Ok(table)
         });
         let tables = tables.collect::<Result<_>>()?;
-        Ok((Arrow { tables, missing }, columns.unwrap_or_default()))
+        Ok((Arrow { tables, choice, missing }, columns.unwrap_or_default()))
     }
 
     /// The number of rows in each block; `None` for remote files, where each batch would have to be fetched first.
@@ -87,7 +87,10 @@ impl Arrow {
     pub(super) fn block(&self, number: u64) -> Result<Option<wire::Block>> {
         let blocks = self.tables.iter().map(|table| table.batches.len());
         let Some((table, number)) = place_of(number, blocks) else { return Ok(None) };
-        self.tables[table].read(number, self.missing).map(Some)
+        match self.choice {
+            Choice::Groups(_) => self.tables[table].read(number, self.missing).map(Some),
+            Choice::AllBut(_) | Choice::Each { .. } => self.tables[table].read_raw(number).map(Some),
+        }
     }
 }
 
@@ -196,11 +199,11 @@ fn message(bytes: &[u8]) -> Result<Message<'_>> {
 }
 
 impl Table {
-    fn open(path: &Path, groups: &[wire::Group]) -> Result<(Table, Vec<String>)> {
+    fn open(path: &Path, choice: &Choice) -> Result<(Table, Vec<String>)> {
         let file = File { name: files::name(path), input: Input::open(path)? };
         let Messages { schema, mut decoder, dictionaries, batches } = file.messages()?;
         let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
-        let wanted = wanted(&file.name, &names, groups)?;
+        let wanted = wanted(&file.name, &names, choice)?;
         for block in dictionaries {
             let read = decoder.read_dictionary(&block, &file.message(&block)?);
             read.with_context(|| format!("a dictionary of {} is damaged", file.name))?;
@@ -212,11 +215,20 @@ impl Table {
     }
 
     fn read(&self, number: usize, missing: Option<f32>) -> Result<wire::Block> {
-        let before = || -> Result<u64> { self.batches.iter().take(number).map(|batch| self.file.rows(batch)).sum() };
-        let file = self.file.name.as_str();
-        let part = Part { file, name: format!("record batch {number} of {file}"), before: &before };
+        let before = || self.before(number);
+        let part = self.part(number, &before);
         let batch = self.batch(number).with_context(|| part.name.clone())?;
         self.wanted.iter().map(|wanted| Ok(self.values(wanted, &batch, &part, missing)?.into_array())).collect()
+    }
+
+    /// The number of rows before a record batch.
+    fn before(&self, number: usize) -> Result<u64> {
+        self.batches.iter().take(number).map(|batch| self.file.rows(batch)).sum()
+    }
+
+    fn part<'a>(&'a self, number: usize, before: &'a dyn Fn() -> Result<u64>) -> Part<'a> {
+        let file = self.file.name.as_str();
+        Part { file, name: format!("record batch {number} of {file}"), before }
     }
 
     fn batch(&self, number: usize) -> Result<RecordBatch> {

@@ -1,8 +1,10 @@
 //! Tables of text with a header, with a comma or another byte between values: RFC 4180, by the crate `csv`.
 
+mod raw;
+
 use super::files;
-use super::table::{NO_VALUE, Values, Wanted, row_of, wanted};
-use crate::wire::{Block, Group};
+use super::table::{Choice, NO_VALUE, Values, Wanted, row_of, wanted};
+use crate::wire::Block;
 use anyhow::{Context as _, Error, Result, anyhow, bail};
 use csv::{ByteRecord, ErrorKind};
 use std::io::{self, Read};
@@ -18,7 +20,7 @@ const MISSING: [&str; 8] = ["", "NA", "N/A", "n/a", "<NA>", "NULL", "null", "Non
 pub(super) struct Csv {
     files: Vec<PathBuf>,
     delimiter: u8,
-    groups: Vec<Group>,
+    choice: Choice,
     missing: Option<f32>,
     /// The number of the next block.
     next: u64,
@@ -57,13 +59,14 @@ impl Csv {
     pub(super) fn open(
         files: Vec<PathBuf>,
         delimiter: u8,
-        groups: Vec<Group>,
+        choice: Choice,
         missing: Option<f32>,
     ) -> Result<(Csv, Vec<String>)> {
         let left = files.len();
-        let mut csv = Csv { files, delimiter, groups, missing, next: 0, current: None, left };
+        let mut csv = Csv { files, delimiter, choice, missing, next: 0, current: None, left };
         csv.open_next()?;
         let columns = csv.current.as_ref().map(|current| current.columns.clone()).unwrap_or_default();
+        csv.choice = csv.choice.after(&columns);
         Ok((csv, columns))
     }
 
@@ -87,7 +90,7 @@ impl Csv {
                 return Ok(None);
             }
             if let Some(current) = &mut self.current
-                && let Some(block) = current.read(self.missing)?
+                && let Some(block) = current.read_as(&self.choice, self.missing)?
             {
                 return Ok(Some(block));
             }
@@ -103,7 +106,7 @@ impl Csv {
             .from_reader(Watched { inner: files::open(path)?, last: None });
         let headers = reader.headers().with_context(|| format!("cannot read the header of {name}"))?;
         let columns: Vec<String> = headers.iter().map(|column| column.trim().to_owned()).collect();
-        let wanted = wanted(&name, &columns, &self.groups)?;
+        let wanted = wanted(&name, &columns, &self.choice)?;
         self.current = Some(Current { name, reader, columns, wanted, rows: 0, ends_in_lines: false });
         self.left -= 1;
         Ok(true)
@@ -131,21 +134,29 @@ impl Current {
         }
     }
 
+    fn read_as(&mut self, choice: &Choice, missing: Option<f32>) -> Result<Option<Block>> {
+        match choice {
+            Choice::Groups(_) => self.read(missing),
+            Choice::AllBut(_) | Choice::Each { .. } => self.read_raw(),
+        }
+    }
+
+    /// Reads the next row into `record`. Returns whether there is one.
+    fn next_row(&mut self, record: &mut ByteRecord) -> Result<bool> {
+        if !self.reader.read_byte_record(record).map_err(|error| self.unread(error))? {
+            self.check_end()?;
+            return Ok(false);
+        }
+        self.ends_in_lines = record.iter().next_back().is_some_and(|field| field.contains(&b'\n'));
+        Ok(true)
+    }
+
     /// The next rows; `None` after the last one.
     fn read(&mut self, missing: Option<f32>) -> Result<Option<Block>> {
         let mut arrays: Vec<Values> = self.wanted.iter().map(Wanted::values).collect();
         let mut record = ByteRecord::new();
-        for row in 0..=ROWS {
-            let is_end =
-                row < ROWS && !self.reader.read_byte_record(&mut record).map_err(|error| self.unread(error))?;
-            if is_end {
-                self.check_end()?;
-            }
-            if is_end || row == ROWS {
-                let block = || arrays.into_iter().map(Values::into_array).collect();
-                return Ok((row > 0).then(block));
-            }
-            self.ends_in_lines = record.iter().next_back().is_some_and(|field| field.contains(&b'\n'));
+        let mut rows = 0;
+        while rows < ROWS && self.next_row(&mut record)? {
             for (wanted, values) in self.wanted.iter().zip(&mut arrays) {
                 for column in &wanted.columns {
                     let text = record.get(*column).unwrap_or_default();
@@ -154,9 +165,9 @@ impl Current {
                     })?;
                 }
             }
-            self.rows += 1;
+            (self.rows, rows) = (self.rows + 1, rows + 1);
         }
-        unreachable!("the last round of the loop returns")
+        Ok((rows > 0).then(|| arrays.into_iter().map(Values::into_array).collect()))
     }
 }
 

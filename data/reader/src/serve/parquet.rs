@@ -1,8 +1,10 @@
 //! Apache Parquet files. Only the requested columns of each row group are read.
 
+mod raw;
+
 use super::files::{self, Input};
-use super::table::{BadValue, NO_VALUE, Part, Values, Wanted, place_of, wanted};
-use crate::wire::{Block, Group};
+use super::table::{BadValue, Choice, NO_VALUE, Part, Values, Wanted, place_of, wanted};
+use crate::wire::Block;
 use anyhow::{Context as _, Error, Result, bail};
 use half::f16;
 use parquet::basic::{ConvertedType, LogicalType};
@@ -18,6 +20,7 @@ const RESERVED_ROWS: usize = 1 << 20;
 /// The row groups of files with the same columns; each row group is a block.
 pub(super) struct Parquet {
     tables: Vec<Table>,
+    choice: Choice,
     missing: Option<f32>,
 }
 
@@ -29,10 +32,19 @@ struct Table {
 
 impl Parquet {
     /// Reads the metadata of the files, and returns the names of their columns.
-    pub(super) fn open(files: Vec<PathBuf>, groups: &[Group], missing: Option<f32>) -> Result<(Parquet, Vec<String>)> {
-        let tables: Vec<Table> = files.iter().map(|file| Table::open(file, groups)).collect::<Result<_>>()?;
+    pub(super) fn open(
+        files: Vec<PathBuf>,
+        mut choice: Choice,
+        missing: Option<f32>,
+    ) -> Result<(Parquet, Vec<String>)> {
+        let tables = files.iter().map(|file| {
+            let table = Table::open(file, &choice)?;
+            choice = choice.clone().after(&table.columns());
+            Ok(table)
+        });
+        let tables: Vec<Table> = tables.collect::<Result<_>>()?;
         let columns = tables.first().map(Table::columns).unwrap_or_default();
-        Ok((Parquet { tables, missing }, columns))
+        Ok((Parquet { tables, choice, missing }, columns))
     }
 
     /// The number of rows in each block.
@@ -47,17 +59,17 @@ impl Parquet {
     pub(super) fn block(&self, number: u64) -> Result<Option<Block>> {
         let blocks = self.tables.iter().map(|table| table.reader.num_row_groups());
         let Some((table, number)) = place_of(number, blocks) else { return Ok(None) };
-        self.tables[table].read(number, self.missing).map(Some)
+        self.tables[table].read(number, &self.choice, self.missing).map(Some)
     }
 }
 
 impl Table {
-    fn open(path: &Path, groups: &[Group]) -> Result<Table> {
+    fn open(path: &Path, choice: &Choice) -> Result<Table> {
         let name = files::name(path);
         let reader =
             SerializedFileReader::new(Input::open(path)?).with_context(|| format!("{name} is no Parquet file"))?;
         let mut table = Table { name, reader, wanted: Vec::new() };
-        table.wanted = wanted(&table.name, &table.columns(), groups)?;
+        table.wanted = wanted(&table.name, &table.columns(), choice)?;
         table.check_rows().with_context(|| format!("{} is damaged", table.name))?;
         Ok(table)
     }
@@ -89,7 +101,7 @@ impl Table {
         schema.columns().iter().map(|column| column.path().string()).collect()
     }
 
-    fn read(&self, number: usize, missing: Option<f32>) -> Result<Block> {
+    fn read(&self, number: usize, choice: &Choice, missing: Option<f32>) -> Result<Block> {
         let before = || {
             let groups = self.reader.metadata().row_groups().iter().take(number);
             Ok(groups.map(|group| group.num_rows().max(0) as u64).sum())
@@ -98,6 +110,9 @@ impl Table {
         let group = self.reader.get_row_group(number).with_context(|| part.name.clone())?;
         let rows = usize::try_from(group.metadata().num_rows());
         let rows = rows.with_context(|| format!("{}: the number of its rows is damaged", part.name))?;
+        if !matches!(choice, Choice::Groups(_)) {
+            return self.read_raw(&*group, rows, &part);
+        }
         let read = |wanted: &Wanted| Ok(wanted.read(&*group, rows, &part, missing)?.into_array());
         self.wanted.iter().map(read).collect()
     }

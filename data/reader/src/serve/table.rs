@@ -62,8 +62,82 @@ pub(super) struct Wanted {
     classes: Option<HashMap<String, u32>>,
 }
 
-/// The requested groups of a table with these columns. Fails if a column is missing or repeated.
-pub(super) fn wanted(file: &str, names: &[String], groups: &[Group]) -> Result<Vec<Wanted>> {
+/// The columns that a source asks for.
+#[derive(Clone)]
+pub(super) enum Choice {
+    /// Groups of columns, each of which becomes one array.
+    Groups(Vec<Group>),
+    /// All columns other than these, each for itself.
+    AllBut(Vec<String>),
+    /// Each of these columns for itself. A table has no other columns, except for those to leave out.
+    Each { columns: Vec<String>, without: Vec<String> },
+}
+
+impl Choice {
+    /// The choice for the next tables, after a table with these columns.
+    pub(super) fn after(self, names: &[String]) -> Choice {
+        match self {
+            Choice::AllBut(without) => {
+                let columns = names.iter().filter(|name| !without.contains(name)).cloned().collect();
+                Choice::Each { columns, without }
+            }
+            choice @ (Choice::Groups(_) | Choice::Each { .. }) => choice,
+        }
+    }
+}
+
+/// The requested columns of a table with these columns. Fails if a column is missing or repeated.
+pub(super) fn wanted(file: &str, names: &[String], choice: &Choice) -> Result<Vec<Wanted>> {
+    let each = |places: Vec<usize>| {
+        let single = |place| Wanted { columns: vec![place], kind: Kind::Numbers, classes: None };
+        places.into_iter().map(single).collect()
+    };
+    match choice {
+        Choice::Groups(groups) => wanted_groups(file, names, groups),
+        Choice::AllBut(without) => all_but(file, names, without).map(each),
+        Choice::Each { columns, without } => same(file, names, columns, without).map(each),
+    }
+}
+
+/// The places of all columns other than `without`. Fails if one of those does not exist, or if a column that is left has no name or
+/// the name of another column.
+fn all_but(file: &str, names: &[String], without: &[String]) -> Result<Vec<usize>> {
+    if let Some(unknown) = without.iter().find(|name| !names.contains(name)) {
+        bail!("{file} has no column `{unknown}` to drop; it has {}", listed(names));
+    }
+    let places: Vec<usize> = (0..names.len()).filter(|place| !without.contains(&names[*place])).collect();
+    let left: Vec<&String> = places.iter().map(|place| &names[*place]).collect();
+    if let Some(place) = places.iter().find(|place| names[**place].is_empty()) {
+        bail!("{file}: column {place}, counted from 0, has no name in the header; name it, or call `.drop(\"\")`");
+    }
+    if let Some(twice) = repeated(&left) {
+        bail!(
+            "{file} has several columns `{twice}`; rename them, or call `.drop(\"{twice}\")`, which drops all of them"
+        );
+    }
+    if places.is_empty() {
+        bail!("{file} has no column that is not dropped; it has {}", listed(names));
+    }
+    Ok(places)
+}
+
+/// The places of columns that an earlier table has. Fails if this table does not have the same columns.
+fn same(file: &str, names: &[String], columns: &[String], without: &[String]) -> Result<Vec<usize>> {
+    let is_other = |name: &&String| !columns.contains(name) && !without.contains(name);
+    if let Some(other) = names.iter().find(is_other) {
+        bail!(
+            "{file} has a column `{other}`, which the first file does not have; remove it there, or read other files"
+        );
+    }
+    let place = |name: &String| match names.iter().position(|other| other == name) {
+        Some(place) if names[place + 1..].contains(name) => bail!("{file} has several columns `{name}`"),
+        Some(place) => Ok(place),
+        None => bail!("{file} has no column `{name}`, which the first file has; it has {}", listed(names)),
+    };
+    columns.iter().map(place).collect()
+}
+
+fn wanted_groups(file: &str, names: &[String], groups: &[Group]) -> Result<Vec<Wanted>> {
     let place = |name: &String| {
         let mut places = (0..names.len()).filter(|place| names[*place] == *name);
         match (places.next(), places.next()) {
