@@ -56,6 +56,22 @@ pub enum DataError {
         /// The text of the error: the unreadable file or part, and the reason.
         reason: String,
     },
+    /// A column of a table does not have the values that are needed.
+    #[error("column `{column}`: {reason}")]
+    Column {
+        /// The column's name.
+        column: String,
+        /// The fault and its cure.
+        reason: String,
+    },
+    /// A table does not fit, or a [`Prep`](crate::Prep) cannot be fitted, saved or loaded.
+    #[error("{what}: {reason}")]
+    Table {
+        /// The table, or the file of the `Prep`.
+        what: String,
+        /// The fault and its cure.
+        reason: String,
+    },
     /// The process that reads files cannot be started.
     #[error(
         "cannot start `ferrotune reader`, which reads files: {source}; put ferrotune on the PATH, or its path into FERROTUNE_READER"
@@ -82,6 +98,14 @@ impl From<DataError> for candle_core::Error {
 }
 
 impl DataError {
+    pub(crate) fn column(column: &str, reason: impl Into<String>) -> DataError {
+        DataError::Column { column: column.to_owned(), reason: reason.into() }
+    }
+
+    pub(crate) fn table(what: impl Into<String>, reason: impl Into<String>) -> DataError {
+        DataError::Table { what: what.into(), reason: reason.into() }
+    }
+
     pub(crate) fn argument(verb: &'static str, reason: impl Into<String>) -> DataError {
         DataError::Argument { verb, reason: reason.into() }
     }

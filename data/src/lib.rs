@@ -37,6 +37,7 @@ mod iter;
 mod map;
 mod parallel;
 mod prefetch;
+mod prep;
 mod reader;
 mod ready;
 mod records;
@@ -44,6 +45,7 @@ mod rows;
 mod source;
 mod stream;
 mod table;
+mod tabular;
 mod verb;
 
 pub use arrays::{cifar10, idx, mnist, npy, safetensors};
@@ -54,9 +56,11 @@ pub use encode::{StandardScaler, one_hot};
 pub use error::DataError;
 pub use image_folder::{ImageFolder, image_folder};
 pub use iter::{Iter, Position};
+pub use prep::{DatePart, Fill, Prep, PrepOptions, Scale};
 pub use ready::{digits, iris, wine};
 pub use records::{json_lines, lines, tf_records};
-pub use table::{TableFiles, arrow, csv, parquet};
+pub use table::{TableFiles, arrow, csv, json_table, parquet};
+pub use tabular::{Column, ColumnKind, Description, Head, Summary, Table, TableOptions, Value};
 
 /// The result of all functions that make elements.
 pub type Result<T, E = DataError> = std::result::Result<T, E>;

@@ -37,7 +37,7 @@ impl Files {
     /// The name of the files in messages.
     fn name(&self) -> &str {
         match &self.source {
-            Source::Table { files, .. } | Source::Records { files, .. } => files,
+            Source::Table { files, .. } | Source::Columns { files, .. } | Source::Records { files, .. } => files,
             Source::Array { file, .. } => file,
             Source::Folder { folder } => folder,
             Source::Images { .. } => "images",

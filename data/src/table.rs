@@ -5,6 +5,7 @@ use crate::columns::Columns;
 use crate::dataset::Dataset;
 use crate::reader::Reader;
 use crate::source::ColumnSource;
+use crate::tabular::TableOptions;
 use crate::{Batch, Result};
 use candle_core::Tensor;
 use ferrotune_reader::{Format, Group, Kind, Source};
@@ -55,6 +56,18 @@ pub fn arrow(files: &str) -> TableFiles<()> {
     TableFiles::new(Format::Arrow, files)
 }
 
+/// Lines of JSON with an object for each row, such as `{"rooms": 3, "city": "Oslo"}`, for a [`Table`](crate::Table): `files` is a
+/// path, an address, or a pattern such as `houses/*.jsonl.gz`. A key that a row does not have is a gap. All lines are read at
+/// once. [`json_lines`](crate::json_lines) has the values of other lines.
+///
+/// ```no_run
+/// let houses = ferrotune_data::json_table("houses.jsonl").target("sold")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn json_table(files: &str) -> TableFiles<()> {
+    TableFiles::new(Format::JsonLines, files)
+}
+
 /// Tables with the same columns, and the choice of the columns to read. Opens no file before [`TableFiles::read`],
 /// [`TableFiles::stream`] or [`TableFiles::columns`].
 #[derive(Clone, Debug)]
@@ -85,6 +98,11 @@ impl TableFiles<()> {
     /// Fails if there is no such file.
     pub fn columns(&self) -> Result<Vec<String>> {
         Ok(Reader::start(self.source())?.1.columns)
+    }
+
+    /// The options of a [`Table`](crate::Table), before the user has said anything about its columns.
+    pub(crate) fn options(&self) -> TableOptions {
+        TableOptions::new(self.format, &self.files, self.missing.is_some())
     }
 
     /// Reads the columns with these names as a row of f32.
