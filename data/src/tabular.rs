@@ -265,7 +265,9 @@ fn of_values(name: String, values: &[Value]) -> Result<Column> {
 pub(crate) fn near<S: AsRef<str>>(name: &str, names: &[S]) -> String {
     let closest = names.iter().map(|other| (distance(name, other.as_ref()), other.as_ref())).min();
     match closest {
-        Some((distance, other)) if distance <= 1 + name.chars().count() / 4 => format!("; did you mean `{other}`?"),
+        Some((distance, other)) if distance <= name.chars().count().div_ceil(3) && distance < other.chars().count() => {
+            format!("; did you mean `{other}`?")
+        }
         Some(_) if names.len() <= 12 => {
             let names: Vec<String> = names.iter().map(|name| format!("`{}`", name.as_ref())).collect();
             format!("; there are {}", names.join(", "))

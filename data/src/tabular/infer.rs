@@ -118,6 +118,12 @@ impl Texts<'_> {
         if self.is_dates() {
             return Ok((self.dates()?, None));
         }
+        let is_whole = self.is_typed && numbers > 0 && counts.other + counts.comma + counts.infinite == 0;
+        if is_whole && let Some((text, row)) = self.first(|text| matches!(number(text), Number::Code(_))) {
+            let name = self.name;
+            let note = format!("`{text}` in {row} is no number that an f64 keeps; `.number(\"{name}\")` rounds it");
+            return Ok((self.categories(self.has_few()), Some(note)));
+        }
         match self.mixture(&counts) {
             Some(note) => Ok((self.categories(false), Some(note))),
             None => Ok((self.categories(self.has_few()), None)),

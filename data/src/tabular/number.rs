@@ -1,7 +1,7 @@
 //! Which texts of a file are numbers. A text that could be read in two ways is none.
 
 /// The largest whole number up to which an f64 represents every whole number.
-const EXACT: f64 = 9_007_199_254_740_992.;
+const EXACT: u64 = 1 << 53;
 
 /// What a text is, for the decision whether its column has numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,18 +27,18 @@ pub(super) fn number(text: &str) -> Number {
     }
     match text.parse::<f64>() {
         Ok(number) if number.is_infinite() => Number::Infinite,
-        Ok(number) if is_code(unsigned, number) => Number::Code(number),
+        Ok(number) if is_code(unsigned) => Number::Code(number),
         Ok(number) => Number::Plain(number),
         Err(_) if has_commas(unsigned) => Number::Comma,
         Err(_) => Number::No,
     }
 }
 
-fn is_code(unsigned: &str, number: f64) -> bool {
+fn is_code(unsigned: &str) -> bool {
     let digits = unsigned.bytes().take_while(u8::is_ascii_digit).count();
     let has_zeros = digits > 1 && unsigned.starts_with('0');
     let is_whole = digits == unsigned.len();
-    has_zeros || is_whole && number.abs() > EXACT
+    has_zeros || is_whole && unsigned.parse::<u64>().map_or(true, |number| number > EXACT)
 }
 
 fn has_commas(unsigned: &str) -> bool {
@@ -68,6 +68,7 @@ mod tests {
             ("-007", Code(-7.)),
             ("01.5", Code(1.5)),
             ("9007199254740992", Plain(9_007_199_254_740_992.)),
+            ("9007199254740993", Code(9_007_199_254_740_992.)),
             ("9007199254740995", Code(9_007_199_254_740_996.)),
             ("1e400", Infinite),
             ("inf", Infinite),

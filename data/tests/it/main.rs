@@ -6,8 +6,11 @@ mod batches;
 mod failures;
 mod order;
 mod position;
+mod prep;
+mod reader;
 mod ready;
 mod seeds;
+mod tables;
 mod threads;
 
 use candle_core::Tensor;

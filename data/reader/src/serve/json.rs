@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::fmt::{self, Formatter};
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// An object, with its members in the order of the text.
 struct Row(Vec<(String, Value)>);
@@ -79,7 +79,7 @@ pub(super) fn read(files: &[PathBuf], choice: &Choice) -> Result<(Vec<String>, O
 }
 
 impl Rows {
-    fn read(&mut self, path: &PathBuf, without: &[String]) -> Result<()> {
+    fn read(&mut self, path: &Path, without: &[String]) -> Result<()> {
         let name = files::name(path);
         let lines = BufReader::new(files::open(path)?).lines();
         let mut row = 0;

@@ -102,6 +102,9 @@ pub(super) fn wanted(file: &str, names: &[String], choice: &Choice) -> Result<Ve
 /// The places of all columns other than `without`. Fails if one of those does not exist, or if a column that is left has no name or
 /// the name of another column.
 fn all_but(file: &str, names: &[String], without: &[String]) -> Result<Vec<usize>> {
+    if names.is_empty() {
+        bail!("{file} is empty: it has not even a header");
+    }
     if let Some(unknown) = without.iter().find(|name| !names.contains(name)) {
         bail!("{file} has no column `{unknown}` to drop; it has {}", listed(names));
     }
