@@ -1,6 +1,6 @@
 //! A description of each column of a table: counts, gaps, quantiles and categories.
 
-use super::column::{ColumnKind, Values};
+use super::column::{ColumnKind, NO_TEXT, Values};
 use super::head::{short, titled};
 use super::{Column, Table, date};
 use ferrotune_display::{Bundle, Show, table};
@@ -95,8 +95,7 @@ fn summary(column: &Column, is_target: bool) -> Summary {
         }
         Values::Texts { rows, texts, .. } => {
             let mut counts = vec![0; texts.len()];
-            rows.iter()
-                .for_each(|place| counts.iter_mut().nth(*place as usize).into_iter().for_each(|count| *count += 1));
+            rows.iter().filter(|place| **place != NO_TEXT).for_each(|place| counts[*place as usize] += 1);
             summary.categories = texts.iter().cloned().zip(counts).filter(|(_, count)| *count > 0).collect();
         }
         Values::Empty(_) => {}

@@ -245,7 +245,7 @@ fn a_file_becomes_a_trained_row() {
     let Some(folder) = folder("prep::a_file_becomes_a_trained_row") else { return };
     let cities = ["Oslo", "Bergen", "NA", "Tromsø"];
     let row = |row: usize| {
-        let rooms = if row % 9 == 0 { String::new() } else { (row % 6).to_string() };
+        let rooms = if row.is_multiple_of(9) { String::new() } else { (row % 6).to_string() };
         format!("{row},{rooms},{},2024-{:02}-11,{}\n", cities[row % 4], row % 12 + 1, ["no", "yes"][row % 2])
     };
     let rows: String = (0..2000).map(row).collect();

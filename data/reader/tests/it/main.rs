@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod answers;
+mod columns;
 mod folders;
 mod npy;
 mod objects;

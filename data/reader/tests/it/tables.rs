@@ -1,6 +1,7 @@
 //! Tests of columns of tables: their types, and the row that an error names.
 
 use crate::answers::{open, text_of};
+use crate::columns::columns;
 use ferrotune_reader::{Format, Group, Kind, Reply, Request, Server, Source};
 use std::fs;
 use std::path::Path;
@@ -42,6 +43,22 @@ fn converted_types_of_parquet_are_no_plain_numbers() {
             other => panic!("{other:?}"),
         })
     };
+    for (converted, expected) in [
+        (ConvertedType::NONE, ["125", "-1"]),
+        (ConvertedType::DECIMAL, ["1.25", "-0.01"]),
+        (ConvertedType::UINT_32, ["125", "4294967295"]),
+        (ConvertedType::DATE, ["10800000000000 us", "-86400000000 us"]),
+    ] {
+        // The call writes the file, which holds what no number can be, too.
+        read(converted, Kind::Numbers).ok();
+        assert_eq!(columns(Format::Parquet, &path, &[], 0).unwrap(), [expected.join(" ")]);
+    }
+    read(ConvertedType::TIME_MILLIS, Kind::Numbers).ok();
+    assert_eq!(
+        columns(Format::Parquet, &path, &[], 0).unwrap_err(),
+        "row group 0 of FILE: column `x`: it is neither a number nor a date; call `.drop` with its name: its type TIME_MILLIS is no number; \
+         store it as one"
+    );
     assert_eq!(read(ConvertedType::NONE, Kind::Numbers).unwrap(), [125., -1.]);
     assert_eq!(read(ConvertedType::DECIMAL, Kind::Numbers).unwrap(), [1.25, -0.01]);
     assert_eq!(read(ConvertedType::UINT_32, Kind::Numbers).unwrap(), [125., u32::MAX as f32]);
