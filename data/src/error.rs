@@ -57,7 +57,7 @@ pub enum DataError {
         reason: String,
     },
     /// A column of a table does not have the values that are needed.
-    #[error("column `{column}`: {reason}")]
+    #[error("column `{}`: {reason}", column.escape_debug())]
     Column {
         /// The column's name.
         column: String,

@@ -15,8 +15,8 @@ mod value;
 
 pub use column::{Column, ColumnKind};
 pub(crate) use column::{NO_BIT, NO_DATE, NO_TEXT, Values};
-pub(crate) use describe::quantile;
 pub use describe::{Description, Summary};
+pub(crate) use describe::{quantile, rounded};
 pub use head::Head;
 pub use options::TableOptions;
 pub use value::Value;

@@ -1,7 +1,7 @@
 //! The features of one column: a gap is filled, numbers are scaled, and categories and parts of dates become zeros and ones.
 
 use super::options::DatePart;
-use crate::tabular::{Column, NO_BIT, NO_DATE, NO_TEXT, Value, Values, date};
+use crate::tabular::{Column, NO_BIT, NO_DATE, NO_TEXT, Value, Values, date, rounded};
 use crate::{DataError, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -77,10 +77,10 @@ impl Encoder {
         };
         match &self.step {
             Step::Number { fill, scaling } if *scaling == Scaling::NONE => {
-                format!("the number{}", filled(fill.map(|fill| fill.to_string())))
+                format!("the number{}", filled(fill.map(rounded)))
             }
             Step::Number { fill, scaling: Scaling { shift, by } } => {
-                format!("(number - {shift}) / {by}{}", filled(fill.map(|fill| fill.to_string())))
+                format!("(number - {}) / {}{}", rounded(*shift), rounded(*by), filled(fill.map(rounded)))
             }
             Step::YesNo { fill, words } => {
                 let fill = fill.map(|bit| words[usize::from(bit)].clone());

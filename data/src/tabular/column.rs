@@ -125,7 +125,10 @@ impl Values {
         }
         Some(match self {
             Values::Empty(_) => return None,
-            Values::Numbers(rows) => rows[row].to_string(),
+            Values::Numbers(rows) => match rows[row] {
+                number if number == 0. || (1e-5..1e16).contains(&number.abs()) => number.to_string(),
+                number => format!("{number:e}"),
+            },
             Values::YesNo { rows, words } => words[usize::from(rows[row])].clone(),
             Values::Dates(rows) => date::text(rows[row]),
             Values::Texts { rows, texts, .. } => texts[rows[row] as usize].clone(),

@@ -149,7 +149,7 @@ impl Summary {
 }
 
 /// A number with about five digits.
-fn rounded(number: f64) -> String {
+pub(crate) fn rounded(number: f64) -> String {
     let size = number.abs();
     if number.is_nan() {
         return String::new();

@@ -107,3 +107,9 @@ pub(super) fn micros(number: i64, per_second: i64) -> i64 {
     };
     micros.clamp(i128::from(NO_DATE + 1), i128::from(i64::MAX)) as i64
 }
+
+/// The first moment of a day in microseconds, from its number since 1970. A day outside of the years that microseconds can count
+/// becomes the first or the last moment that they can.
+pub(super) fn micros_of_days(days: i64) -> i64 {
+    micros(days.saturating_mul(86_400), 1)
+}

@@ -1,7 +1,7 @@
 //! The columns of a record batch as they are.
 
 use super::{Table, keys};
-use crate::serve::columns::{Column, Texts, block, micros};
+use crate::serve::columns::{Column, Texts, block, micros, micros_of_days};
 use crate::wire::{self, NO_DATE, NO_TEXT};
 use anyhow::{Context as _, Result, bail};
 use arrow_array::Array;
@@ -12,8 +12,6 @@ use arrow_array::types::{
     TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_schema::{DataType, TimeUnit};
-
-const DAY: i64 = 86_400_000_000;
 
 impl Table {
     /// The columns of a record batch, each for itself.
@@ -52,7 +50,7 @@ fn column(array: &dyn Array) -> Result<Column> {
             let unit = 10_f64.powi((*scale).into());
             numbers::<Decimal128Type>(array, |whole| whole as f64 / unit)
         }
-        DataType::Date32 => dates::<Date32Type>(array, |days| i64::from(days) * DAY),
+        DataType::Date32 => dates::<Date32Type>(array, |days| micros_of_days(days.into())),
         DataType::Date64 => dates::<Date64Type>(array, |ms| micros(ms, 1000)),
         DataType::Timestamp(TimeUnit::Second, _) => dates::<TimestampSecondType>(array, |s| micros(s, 1)),
         DataType::Timestamp(TimeUnit::Millisecond, _) => {

@@ -1,7 +1,7 @@
 //! The columns of a row group as they are.
 
 use super::{Column, Table, float16, whole};
-use crate::serve::columns::{self, Texts, block, micros};
+use crate::serve::columns::{self, Texts, block, micros, micros_of_days};
 use crate::serve::table::Part;
 use crate::wire::{Block, NO_DATE, NO_TEXT};
 use anyhow::{Context as _, Result, bail};
@@ -9,8 +9,6 @@ use parquet::basic::{ConvertedType, LogicalType, TimeUnit};
 use parquet::column::reader::ColumnReader;
 use parquet::file::reader::RowGroupReader;
 use std::cell::RefCell;
-
-const DAY: i64 = 86_400_000_000;
 
 /// The meaning of a column's whole numbers.
 enum Whole {
@@ -115,7 +113,7 @@ impl Column<'_> {
             |row: &Option<i128>, micros: &dyn Fn(i64) -> i64| row.map_or(NO_DATE, |number| micros(number as i64));
         Ok(match self.meaning()? {
             Whole::Number => columns::Column::whole(rows.into_iter()),
-            Whole::Days => columns::Column::Dates(rows.iter().map(|row| date(row, &|days| days * DAY)).collect()),
+            Whole::Days => columns::Column::Dates(rows.iter().map(|row| date(row, &micros_of_days)).collect()),
             Whole::Instant(per_second) => {
                 columns::Column::Dates(rows.iter().map(|row| date(row, &|number| micros(number, per_second))).collect())
             }
