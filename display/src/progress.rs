@@ -33,7 +33,7 @@ pub fn progress<I: IntoIterator>(items: I) -> Progress<I::IntoIter> {
     let total = items.size_hint().1;
     Progress {
         items,
-        bar: Bar { name: String::new(), total, done: 0, started: Instant::now() },
+        bar: Bar { name: String::new(), note: String::new(), total, done: 0, started: Instant::now() },
         drawn: None,
         line: None,
     }
@@ -61,6 +61,14 @@ impl<I> Progress<I> {
     pub fn of(mut self, total: usize) -> Self {
         self.bar.total = Some(total);
         self
+    }
+
+    /// Shows a text after the bar, such as the last loss, in place of the text before.
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.bar.note = text.into();
+        if self.drawn.is_none_or(|drawn| drawn.elapsed() >= LOOK_INTERVAL) {
+            self.draw();
+        }
     }
 
     fn draw(&mut self) {
@@ -111,6 +119,7 @@ impl<I> Drop for Progress<I> {
 #[derive(Clone, Debug)]
 struct Bar {
     name: String,
+    note: String,
     total: Option<usize>,
     done: usize,
     started: Instant,
@@ -152,7 +161,7 @@ impl Line {
     fn draw(&self, bar: &Bar) {
         let mut screen = lock(&self.screen);
         match screen.lines.iter_mut().find(|(number, _)| *number == self.number) {
-            Some((_, line)) => line.done = bar.done,
+            Some((_, line)) => line.clone_from(bar),
             None => screen.lines.push((self.number, bar.clone())),
         }
         screen.show(Instant::now());
@@ -194,11 +203,12 @@ fn stacked(lines: &[(u64, Bar)], now: Instant) -> Bundle {
     Bundle::text(part("text/plain", "\n")).with("text/html", part("text/html", "<br>"))
 }
 
-fn picture(Bar { name, total, done, .. }: &Bar, elapsed: Duration) -> Bundle {
+fn picture(Bar { name, note, total, done, .. }: &Bar, elapsed: Duration) -> Bundle {
     let rate = if elapsed.is_zero() { 0.0 } else { *done as f64 / elapsed.as_secs_f64() };
     let name = if name.is_empty() { String::new() } else { format!("{name} ") };
+    let note = if note.is_empty() { String::new() } else { format!(", {note}") };
     let Some(total) = total.filter(|total| *total > 0) else {
-        let text = format!("{name}{done} done, {}, {}", speed(rate), clock(elapsed.as_secs_f64()));
+        let text = format!("{name}{done} done, {}, {}{note}", speed(rate), clock(elapsed.as_secs_f64()));
         return Bundle::text(text.as_str()).with("text/html", escape::html(&text));
     };
     let left = total.saturating_sub(*done);
@@ -207,7 +217,7 @@ fn picture(Bar { name, total, done, .. }: &Bar, elapsed: Duration) -> Bundle {
         (_, true) => format!("{}, {} left", clock(elapsed.as_secs_f64()), clock(left as f64 / rate)),
         (_, false) => clock(elapsed.as_secs_f64()),
     };
-    let numbers = format!("{:3.0}% {done}/{total}, {}, {time}", 100.0 * *done as f64 / total as f64, speed(rate));
+    let numbers = format!("{:3.0}% {done}/{total}, {}, {time}{note}", 100.0 * *done as f64 / total as f64, speed(rate));
     let html = format!(
         "{}<progress value=\"{done}\" max=\"{total}\"></progress> {}",
         escape::html(&name),
@@ -243,7 +253,7 @@ mod tests {
     use super::*;
 
     fn text(done: usize, total: Option<usize>, seconds: f64) -> String {
-        let bar = Bar { name: String::new(), total, done, started: Instant::now() };
+        let bar = Bar { name: String::new(), note: String::new(), total, done, started: Instant::now() };
         picture(&bar, Duration::from_secs_f64(seconds)).text_of("text/plain").to_owned()
     }
 
@@ -254,7 +264,7 @@ mod tests {
         assert_eq!(text(0, Some(12), 0.0), "  0% 0/12, 0/s, 0.0 s");
         assert_eq!(text(3, None, 2.0), "3 done, 1.5/s, 2.0 s");
         assert_eq!(text(1, Some(3), 3723.0), " 33% 1/3, 3723.0 s each, 1:02:03 h, 2:04:06 h left");
-        let bar = Bar { name: "<b>".to_owned(), total: Some(2), done: 1, started: Instant::now() };
+        let bar = Bar { name: "<b>".to_owned(), note: "loss 0.5".to_owned(), total: Some(2), done: 1, started: Instant::now() };
         assert!(
             picture(&bar, Duration::ZERO)
                 .text_of("text/html")

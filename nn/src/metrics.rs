@@ -66,6 +66,11 @@ pub trait Metric: Send + Sync {
     fn per_class(&self, _total: &Measured) -> Result<Vec<f64>> {
         bail!("this metric has no values for single classes; use its value, or precision, recall, f1 or auc")
     }
+
+    /// Whether a smaller value is better, as of an error.
+    fn is_error(&self) -> bool {
+        false
+    }
 }
 
 /// The numbers of batches, as [`Metric::measure`] made them, on the host.
@@ -192,6 +197,11 @@ impl<M: Metric> Meter<M> {
         &self.metric
     }
 
+    /// The metric, without what the meter has seen.
+    pub fn into_metric(self) -> M {
+        self.metric
+    }
+
     /// A meter of any metric, so that different ones fit into one list.
     pub fn boxed(self) -> Meter<Box<dyn Metric>>
     where
@@ -234,5 +244,9 @@ impl Metric for Box<dyn Metric> {
 
     fn per_class(&self, total: &Measured) -> Result<Vec<f64>> {
         (**self).per_class(total)
+    }
+
+    fn is_error(&self) -> bool {
+        (**self).is_error()
     }
 }

@@ -86,6 +86,10 @@ impl Metric for Errors {
             Kind::Absolute | Kind::Squared => means.collect(),
         })
     }
+
+    fn is_error(&self) -> bool {
+        true
+    }
 }
 
 impl Metric for RSquared {

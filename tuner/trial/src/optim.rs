@@ -22,6 +22,8 @@
 
 mod adamw;
 mod clip;
+mod config;
+mod decay;
 mod in_place;
 mod lion;
 mod schedule;
@@ -31,6 +33,8 @@ mod state;
 pub use adamw::AdamW;
 pub use candle_nn::ParamsAdamW;
 pub use clip::{clip_grad_norm, clip_grad_value};
+pub use config::{AnyOptimizer, Config};
+pub use decay::{Decay, constant, cosine, linear};
 pub use lion::{Lion, ParamsLion};
 pub use schedule::Schedule;
 pub use sgd::{ParamsSGD, SGD};

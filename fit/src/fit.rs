@@ -1,0 +1,229 @@
+//! The description of a training, which [`Fit::run`] and [`Fit::run_in`] carry out.
+
+use crate::callback::{Callback, Control};
+use crate::criterion::Criterion;
+use crate::history::{History, Logs};
+use crate::stop::EarlyStop;
+use crate::{run, trial};
+use candle_core::Tensor;
+use ferrotune_data::Dataset;
+use ferrotune_nn::loss::{CrossEntropy, Loss, Mse};
+use ferrotune_nn::metrics::{Meter, Metric};
+use ferrotune_nn::{Model, metrics};
+use ferrotune_state::{Result, located};
+use ferrotune_trial::optim::{Config, Decay, ParamsAdamW, constant};
+use ferrotune_trial::Trial;
+
+/// A training of a model.
+///
+/// Without further calls: AdamW with a rate of 0.001, batches of 32 rows in a new order in each epoch, and 10 epochs. The model's
+/// variables decide the device. A device with a compiler runs each step as one program: the last batch of an epoch is filled up with rows
+/// that do not count, so that it needs no program of its own. On the CPU it stays smaller.
+///
+/// | metric | is |
+/// |---|---|
+/// | `loss`, `accuracy`, … | the mean over the batches of an epoch, as the model was at each of them |
+/// | `val_loss`, `val_accuracy`, … | of the validation data, after the epoch |
+pub struct Fit<'a, M> {
+    pub(crate) model: &'a M,
+    pub(crate) criterion: Criterion<'a>,
+    pub(crate) optimizer: Box<dyn Config + 'a>,
+    pub(crate) decay: Decay,
+    pub(crate) batch: usize,
+    pub(crate) epochs: usize,
+    pub(crate) shuffle: Option<usize>,
+    pub(crate) metrics: Vec<(String, Box<dyn Metric>)>,
+    pub(crate) early_stop: Option<EarlyStop>,
+    pub(crate) clip_norm: Option<f64>,
+    pub(crate) callbacks: Vec<Box<dyn Callback + 'a>>,
+}
+
+impl<'a, M: Model> Fit<'a, M> {
+    /// A training without a loss; [`Fit::loss`] sets one.
+    pub fn new(model: &'a M) -> Fit<'a, M> {
+        Fit {
+            model,
+            criterion: Criterion::None,
+            optimizer: Box::new(ParamsAdamW { lr: 1e-3, ..ParamsAdamW::default() }),
+            decay: constant(),
+            batch: 32,
+            epochs: 10,
+            shuffle: None,
+            metrics: Vec::new(),
+            early_stop: None,
+            clip_norm: None,
+            callbacks: Vec::new(),
+        }
+    }
+
+    /// A training with the cross-entropy, which also measures the accuracy. The outputs are a score for each class, or one logit for each
+    /// row of two classes; the targets are classes of type `u32`.
+    pub fn classifier(model: &'a M) -> Fit<'a, M> {
+        Fit::new(model).criterion(CrossEntropy::default()).metric("accuracy", metrics::accuracy())
+    }
+
+    /// A training with the mean squared error, which also measures the mean absolute error. The targets are numbers.
+    pub fn regressor(model: &'a M) -> Fit<'a, M> {
+        Fit::new(model).criterion(Mse::default()).metric("mae", metrics::mae())
+    }
+
+    /// Sets the loss as a closure of outputs and targets. It returns a number for each row, a tensor of shape (n,) or (n, 1), or the mean
+    /// of all rows, a tensor without dimensions.
+    ///
+    /// ```
+    /// # use candle_core::{Device, Tensor};
+    /// # use ferrotune_fit::Fit;
+    /// # let model = ferrotune_nn::mlp(13, &[8], 3).build(&Device::Cpu)?;
+    /// # let train = ferrotune_data::wine()?;
+    /// Fit::new(&model).loss(|outputs, targets| candle_nn::loss::cross_entropy(outputs, targets)).epochs(1).run(&train, None)?;
+    /// # Ok::<(), ferrotune_state::Error>(())
+    /// ```
+    #[must_use]
+    pub fn loss(self, loss: impl Fn(&Tensor, &Tensor) -> candle_core::Result<Tensor> + 'a) -> Fit<'a, M> {
+        Fit { criterion: Criterion::closure(loss), ..self }
+    }
+
+    /// Sets a loss of `nn::loss`, such as `CrossEntropy { label_smoothing: 0.1, ..Default::default() }`.
+    #[must_use]
+    pub fn criterion(self, loss: impl Loss + 'a) -> Fit<'a, M> {
+        Fit { criterion: Criterion::Loss(Box::new(loss)), ..self }
+    }
+
+    /// Sets the optimiser, such as `AdamW::lr(1e-3)` or `optim::SGD::lr(0.1)`.
+    #[must_use]
+    pub fn optimizer(self, optimizer: impl Config + 'a) -> Fit<'a, M> {
+        Fit { optimizer: Box::new(optimizer), ..self }
+    }
+
+    /// Sets the decay of the learning rate over the whole training, such as `optim::cosine(0.1)`.
+    #[must_use]
+    pub fn schedule(self, decay: Decay) -> Fit<'a, M> {
+        Fit { decay, ..self }
+    }
+
+    /// Sets the number of rows in a batch.
+    #[must_use]
+    pub fn batch(self, rows: usize) -> Fit<'a, M> {
+        Fit { batch: rows, ..self }
+    }
+
+    /// Sets the number of epochs: passes over the data.
+    #[must_use]
+    pub fn epochs(self, epochs: usize) -> Fit<'a, M> {
+        Fit { epochs, ..self }
+    }
+
+    /// Sets the number of elements among which the next one is chosen, as in `Dataset::shuffle`; with 0 the order is that of the data.
+    /// Otherwise it is the whole data if its length is known, at most 100,000, and 10,000 if not.
+    #[must_use]
+    pub fn shuffle(self, buffer: usize) -> Fit<'a, M> {
+        Fit { shuffle: Some(buffer), ..self }
+    }
+
+    /// Adds a metric, which is measured on the data for training, and as `val_NAME` on those for validation.
+    #[must_use]
+    pub fn metric<N: Metric + 'static>(mut self, name: &str, metric: Meter<N>) -> Fit<'a, M> {
+        self.metrics.retain(|(other, _)| other != name);
+        self.metrics.push((name.to_owned(), Box::new(metric.into_metric())));
+        self
+    }
+
+    /// Ends the training when this metric has not become better for `patience` epochs in a row. The model then has the weights of
+    /// the best epoch, also after an interrupt, and if all epochs ran.
+    ///
+    /// Losses and errors such as `val_loss` and `val_mae` are better when they are smaller, other metrics when they are greater.
+    #[must_use]
+    pub fn early_stop(self, metric: &str, patience: usize) -> Fit<'a, M> {
+        Fit { early_stop: Some(EarlyStop { metric: metric.to_owned(), patience }), ..self }
+    }
+
+    /// Clips the gradients of each step to this norm, over all variables.
+    #[must_use]
+    pub fn clip_norm(self, max_norm: f64) -> Fit<'a, M> {
+        Fit { clip_norm: Some(max_norm), ..self }
+    }
+
+    /// Calls a function after each epoch, with its number and its metrics.
+    ///
+    /// ```
+    /// # use candle_core::Device;
+    /// # use ferrotune_fit::Fit;
+    /// # let model = ferrotune_nn::mlp(13, &[8], 3).build(&Device::Cpu)?;
+    /// # let train = ferrotune_data::wine()?;
+    /// let mut losses = Vec::new();
+    /// Fit::classifier(&model)
+    ///     .epochs(2)
+    ///     .on_epoch(|_epoch, logs| {
+    ///         losses.push(logs["loss"]);
+    ///         Ok(())
+    ///     })
+    ///     .run(&train, None)?;
+    /// assert_eq!(losses.len(), 2);
+    /// # Ok::<(), ferrotune_state::Error>(())
+    /// ```
+    #[must_use]
+    pub fn on_epoch(self, function: impl FnMut(usize, &Logs) -> Result<()> + 'a) -> Fit<'a, M> {
+        self.callback(OnEpoch(function))
+    }
+
+    /// Adds a callback, such as [`CsvLog`](crate::CsvLog).
+    #[must_use]
+    pub fn callback(mut self, callback: impl Callback + 'a) -> Fit<'a, M> {
+        self.callbacks.push(Box::new(callback));
+        self
+    }
+
+    /// Trains, and shows the progress in the notebook. Without validation data, `valid` is `None`.
+    ///
+    /// An interrupt of the cell ends the training after the running batch, and the history says so.
+    ///
+    /// # Errors
+    /// If the loss of an epoch is NaN or infinite, if the metric of [`Fit::early_stop`] does not exist, and the errors of the data, the
+    /// model and the device.
+    #[track_caller]
+    pub fn run<'d>(
+        self,
+        train: &Dataset<(Tensor, Tensor)>,
+        valid: impl Into<Option<&'d Dataset<(Tensor, Tensor)>>>,
+    ) -> Result<History> {
+        located(run::run(self, train, valid.into()).map_err(ferrotune_state::Error::into_source))
+    }
+
+    /// Trains in a trial: continues at the trial's checkpoint, reports all metrics of each epoch, and saves the model, the optimiser and
+    /// the history after it. The history that it returns is a value of an objective, for which the reports count.
+    ///
+    /// A trial that is continued anywhere has the losses of one that never stopped; on the CPU bit for bit.
+    ///
+    /// ```no_run
+    /// # use ferrotune_fit::Fit;
+    /// # use ferrotune_trial::{AdamW, Result, Trial};
+    /// # fn objective(trial: &Trial) -> Result<ferrotune_fit::History> {
+    /// # let [train, valid] = ferrotune_data::wine()?.split([0.8, 0.2], 7)?;
+    /// let units = trial.int("units", 8..=128).get()?;
+    /// let model = ferrotune_nn::mlp(13, &[units], 3).build(&trial.device()?)?;
+    /// let lr = trial.float("lr", 1e-4..=1e-1).log().get()?;
+    /// Fit::classifier(&model).optimizer(AdamW::lr(lr)).epochs(30).run_in(trial, &train, &valid)
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the trial is pruned or stopped, and the errors of [`Fit::run`].
+    #[track_caller]
+    pub fn run_in<'d>(
+        self,
+        trial: &Trial,
+        train: &Dataset<(Tensor, Tensor)>,
+        valid: impl Into<Option<&'d Dataset<(Tensor, Tensor)>>>,
+    ) -> Result<History> {
+        located(trial::run(self, trial, train, valid.into()).map_err(ferrotune_state::Error::into_source))
+    }
+}
+
+/// The callback of [`Fit::on_epoch`].
+struct OnEpoch<F>(F);
+
+impl<F: FnMut(usize, &Logs) -> Result<()>> Callback for OnEpoch<F> {
+    fn on_epoch_end(&mut self, epoch: usize, logs: &Logs, _control: &mut Control) -> Result<()> {
+        (self.0)(epoch, logs)
+    }
+}
