@@ -34,8 +34,8 @@ pub use confusion::{Confusion, ConfusionMatrix, confusion_matrix};
 pub use custom::{Custom, Mean, custom, mean};
 pub use regression::{Errors, RSquared, mae, mse, r2, rmse};
 
-/// The number of batches that a [`Meter`] keeps on a device before it reads them.
-const PENDING_BATCHES: usize = 64;
+/// The number of tensors of compiled steps that a [`Meter`] keeps on a device before it reads them.
+const PENDING_TENSORS: usize = 64;
 
 /// A metric as functions: of a batch on its device, and of the sums of all batches on the host. [`Meter`] uses both in a loop.
 pub trait Metric: Send + Sync {
@@ -133,7 +133,8 @@ impl<M: Metric> Meter<M> {
         Meter { metric, pending: Vec::new(), total: None }
     }
 
-    /// Adds a batch. The last batch may be smaller, and an empty one changes nothing.
+    /// Adds a batch, and reads the few numbers that the metric needs of it. The last batch may be smaller, and an empty one changes
+    /// nothing.
     ///
     /// # Errors
     /// If the shapes or types do not fit; see [`Metric::measure`].
@@ -153,19 +154,20 @@ impl<M: Metric> Meter<M> {
     ) -> Result<()> {
         let weights = weights.into();
         if targets.elem_count() > 0 {
-            self.add(self.metric.measure(&outputs.detach(), targets, weights)?)?;
+            self.pending.push(self.metric.measure(&outputs.detach(), targets, weights)?);
         }
-        Ok(())
+        // A device that computes when values are needed would otherwise compute many batches at once, with the memory for all.
+        self.collect()
     }
 
-    /// Adds what [`Metric::measure`] made of a batch, as in a compiled step.
+    /// Adds what [`Metric::measure`] made of a batch in a compiled step. It is read later: with the value, or with others.
     ///
     /// # Errors
     /// The errors of [`Metric::merge`] and of the device.
     pub fn add(&mut self, measured: Tensor) -> Result<()> {
         let is_near = measured.device().is_cpu();
         self.pending.push(measured);
-        if is_near || self.pending.len() >= PENDING_BATCHES { self.collect() } else { Ok(()) }
+        if is_near || self.pending.len() >= PENDING_TENSORS { self.collect() } else { Ok(()) }
     }
 
     /// The value for all batches since the last [`Meter::reset`].

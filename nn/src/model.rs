@@ -70,8 +70,7 @@ pub trait Model {
     /// These are all with a floating-point type, except those whose last name is `running_mean` or `running_var`: the statistics of
     /// candle's and PyTorch's batch norm. A model with frozen layers implements this itself.
     fn trainable(&self) -> Vec<Var> {
-        let is_trained = |(name, var): &(String, Var)| var.dtype().is_float() && !is_statistic(name);
-        named(self.vars()).into_iter().filter(is_trained).map(|(_, var)| var).collect()
+        trained(self.vars()).into_iter().map(|(_, var)| var).collect()
     }
 
     /// The number of elements of the trainable variables.
@@ -210,8 +209,13 @@ pub(crate) fn named(vars: &VarMap) -> Vec<(String, Var)> {
     ordered.into_values().collect()
 }
 
+/// The variables that are trained unless a model says otherwise, in the order of their names.
+pub(crate) fn trained(vars: &VarMap) -> Vec<(String, Var)> {
+    named(vars).into_iter().filter(|(name, var)| var.dtype().is_float() && !is_statistic(name)).collect()
+}
+
 /// Whether a variable has the statistics of a batch norm, which no optimiser changes.
-pub(crate) fn is_statistic(name: &str) -> bool {
+fn is_statistic(name: &str) -> bool {
     matches!(name.rsplit('.').next(), Some("running_mean" | "running_var"))
 }
 

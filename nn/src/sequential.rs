@@ -4,15 +4,16 @@ mod kinds;
 mod layers;
 mod summary;
 
-use crate::model::{self as models, Model, Summary, named};
+use crate::model::{Model, Summary, named, trained};
 use candle_core::{DType, Device, Error, ModuleT, Result, Tensor, Var, bail};
 use candle_nn::{VarBuilder, VarMap};
+use ferrotune_display::{Bundle, Show};
 use kinds::{Kind, kind_of};
 pub use layers::{Flatten, MaxPool2d, flatten, max_pool2d};
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 /// A model of any of candle's layers, with its variables.
 ///
@@ -194,10 +195,8 @@ impl Model for Sequential {
     }
 
     fn trainable(&self) -> Vec<Var> {
-        let is_trained = |(name, var): &(String, Var)| {
-            var.dtype().is_float() && !models::is_statistic(name) && !self.frozen.contains(name)
-        };
-        named(&self.vars).into_iter().filter(is_trained).map(|(_, var)| var).collect()
+        let is_frozen = |name: &String| self.frozen.contains(name);
+        trained(&self.vars).into_iter().filter(|(name, _)| !is_frozen(name)).map(|(_, var)| var).collect()
     }
 
     /// The summary has the shapes of the outputs if the shape of the input is known: from `mlp`, `cnn`, [`Sequential::input`] or a
@@ -238,8 +237,9 @@ impl fmt::Debug for Sequential {
     }
 }
 
-impl From<Sequential> for Arc<dyn Model + Send + Sync> {
-    fn from(model: Sequential) -> Self {
-        Arc::new(model)
+/// A cell shows the summary, or the layers' types if the model does not take the input that it names.
+impl Show for Sequential {
+    fn bundle(&self) -> Bundle {
+        self.summary().map_or_else(|_| Bundle::text(format!("{self:?}")), |summary| summary.bundle())
     }
 }

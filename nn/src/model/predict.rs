@@ -17,13 +17,17 @@ pub(super) fn in_batches<M: Model + ?Sized>(model: &M, rows: &Tensor, batch: usi
         let row = Tensor::zeros(dims, rows.dtype(), rows.device())?;
         return without_gradients(model, &row)?.narrow(0, 0, 0);
     }
-    let starts = (0..count).step_by(batch);
-    let outputs = starts.map(|start| outputs_of(model, rows, start, batch.min(count - start)));
-    let outputs = outputs.collect::<Result<Vec<_>>>()?;
-    match outputs.as_slice() {
-        [only] => Ok(only.clone()),
-        outputs => Tensor::cat(outputs, 0),
+    if count <= batch {
+        return outputs_of(model, rows, 0, count);
     }
+    let mut outputs = Vec::new();
+    for start in (0..count).step_by(batch) {
+        let of_batch = outputs_of(model, rows, start, batch.min(count - start))?;
+        // A device that computes when values are needed would otherwise compute all batches at once, with the memory for all.
+        of_batch.device().synchronize()?;
+        outputs.push(of_batch);
+    }
+    Tensor::cat(&outputs, 0)
 }
 
 fn outputs_of<M: Model + ?Sized>(model: &M, rows: &Tensor, start: usize, len: usize) -> Result<Tensor> {

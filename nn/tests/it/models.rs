@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Module, ModuleT, Result, Tensor, Var};
 use candle_nn::{
-    Activation, BatchNormConfig, Dropout, Linear, VarBuilder, VarMap, batch_norm, conv2d, embedding, linear,
+    Activation, BatchNorm, BatchNormConfig, Dropout, Linear, VarBuilder, VarMap, batch_norm, conv2d, embedding, linear,
 };
 use ferrotune_nn::{self as nn, Model};
 
@@ -118,6 +118,31 @@ fn a_summary_without_the_shape_of_the_input_has_the_parameters() -> Result<()> {
     assert_eq!((summary.layers[0].parameters, &summary.layers[0].output), (20, &None));
     let images = Tensor::zeros((2, 1, 8, 8), DType::F32, &CPU)?;
     assert_eq!(model.summary_of(&images)?.output, Some(vec![2, 6, 6]));
+    Ok(())
+}
+
+struct Normalised {
+    vars: VarMap,
+    norm: BatchNorm,
+}
+
+impl Model for Normalised {
+    fn forward(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
+        self.norm.forward_t(xs, train)
+    }
+
+    fn vars(&self) -> &VarMap {
+        &self.vars
+    }
+}
+
+#[test]
+fn statistics_in_a_model_of_ones_own_are_not_trained() -> Result<()> {
+    let vars = VarMap::new();
+    let norm = batch_norm(3, 1e-5, VarBuilder::from_varmap(&vars, DType::F32, &CPU).pp("norm"))?;
+    let model = Normalised { vars, norm };
+    let trainable = |model: &dyn Model| model.trainable().len();
+    assert_eq!((model.vars().all_vars().len(), trainable(&model), trainable(&Box::new(model))), (4, 2, 2));
     Ok(())
 }
 
