@@ -24,6 +24,7 @@ mod auc;
 mod class_scores;
 mod confusion;
 mod custom;
+mod ignoring;
 mod regression;
 
 pub use accuracy::{Accuracy, TopK, accuracy, top_k};
@@ -32,6 +33,7 @@ use candle_core::{DType, Result, Tensor, bail};
 pub use class_scores::{Average, ClassScore, f_beta, f1, precision, recall};
 pub use confusion::{Confusion, ConfusionMatrix, confusion_matrix};
 pub use custom::{Custom, Mean, custom, mean};
+pub use ignoring::Ignoring;
 pub use regression::{Errors, RSquared, mae, mse, r2, rmse};
 
 /// The number of tensors of compiled steps that a [`Meter`] keeps on a device before it reads them.

@@ -15,7 +15,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::PoisonError;
 
-/// A model of any of candle's layers, with its variables.
+/// A model of any of candle's layers, with its variables, which `build` makes with the `VarBuilder`. They are `f32`; layers that use
+/// `vb.to_dtype(…)` have another type.
 ///
 /// ```
 /// use candle_core::{Device, Tensor};
@@ -76,7 +77,8 @@ enum Part {
 
 impl Sequential {
     /// Appends a layer: any [`Module`](candle_core::Module) or [`ModuleT`], such as `Linear`, `Dropout`, `BatchNorm` or `Activation`, a
-    /// closure from a tensor to a result, or another `Sequential`, whose variables this one then has too.
+    /// closure from a tensor to a result, or another `Sequential` of this crate, whose variables this one then has too. candle's own
+    /// `Sequential` is refused, because threads cannot share it.
     #[must_use]
     #[expect(clippy::should_implement_trait, reason = "the name is that of candle's `Sequential`")]
     pub fn add<L: ModuleT + Send + Sync + 'static>(self, layer: L) -> Sequential {
@@ -84,9 +86,10 @@ impl Sequential {
         self.add_as(&name, layer)
     }
 
-    /// Appends a layer under a name instead of its place, for summaries and errors.
+    /// Appends a layer under a name instead of its place, for summaries and errors. A name that another layer has gets a number.
     #[must_use]
     pub fn add_as<L: ModuleT + Send + Sync + 'static>(mut self, name: &str, layer: L) -> Sequential {
+        let name = &self.free_name(name, (&layer as &dyn Any).is::<Sequential>());
         let kind = kind_of(&layer);
         let boxed: Box<dyn Any> = Box::new(layer);
         let layer = match boxed.downcast::<Sequential>() {
@@ -107,7 +110,7 @@ impl Sequential {
     /// Appends a model of any type. Its variables get names that begin with its place, such as `3.`.
     #[must_use]
     pub fn add_model<M: Model + Send + Sync + 'static>(mut self, model: M) -> Sequential {
-        let name = self.layers.len().to_string();
+        let name = self.free_name(&self.layers.len().to_string(), true);
         self.adopt(&name, model.vars());
         let kind = Kind::of_model::<M>(&model);
         self.layers.push(Layer { name, kind, layer: Part::Model(Box::new(model)) });
@@ -173,6 +176,17 @@ impl Sequential {
     /// Whether the model has no layer, so that its outputs are its inputs.
     pub fn is_empty(&self) -> bool {
         self.layers.is_empty()
+    }
+
+    /// The name, or the name with a number if a layer has it, or variables where the layer brings variables of its own.
+    fn free_name(&self, name: &str, has_variables: bool) -> String {
+        let vars = named(&self.vars);
+        let is_taken = |name: &String| {
+            let is_of_variables = |(var, _): &(String, Var)| var.starts_with(&format!("{name}."));
+            self.layers.iter().any(|layer| layer.name == *name) || (has_variables && vars.iter().any(is_of_variables))
+        };
+        let numbered = (2_usize..).map(|number| format!("{name}_{number}"));
+        std::iter::once(name.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_default()
     }
 
     /// Takes the variables of a model within this one, with its name before theirs.

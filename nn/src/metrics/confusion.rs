@@ -2,10 +2,10 @@
 
 mod picture;
 
-use super::accuracy::{check, flaws, is_predicted};
-use super::{Measured, Meter, Metric};
+use super::accuracy::{check, flaws};
+use super::{Ignoring, Measured, Meter, Metric};
 use crate::rows::ClassRows;
-use candle_core::{Result, Tensor, bail};
+use candle_core::{D, DType, Result, Tensor, bail};
 use ferrotune_display::{Bundle, Show, table};
 use std::fmt;
 
@@ -43,10 +43,17 @@ impl Metric for Confusion {
     /// A tensor of shape (classes + 1, classes): the matrix, and the flaws.
     fn measure(&self, outputs: &Tensor, targets: &Tensor, weights: Option<&Tensor>) -> Result<Tensor> {
         let rows = ClassRows::new(&outputs.detach(), targets, weights)?;
-        let dtype = rows.scores.dtype();
-        let labels = rows.is_label()?.to_dtype(dtype)?.broadcast_mul(&rows.weights.unsqueeze(1)?)?;
-        let matrix = labels.t()?.contiguous()?.matmul(&is_predicted(&rows)?.to_dtype(dtype)?)?;
-        let flaws = flaws(&rows)?.unsqueeze(0)?.pad_with_zeros(1, 0, rows.classes()? - 2)?;
+        let classes = rows.classes()?;
+        // Sums of a matrix product would have few digits on devices that multiply in short floats.
+        let is_label = rows.is_label()?.to_dtype(DType::F32)?.sum(1)?.ne(0_f64)?;
+        let labels = is_label
+            .where_cond(&rows.labels.to_dtype(DType::I64)?, &rows.labels.zeros_like()?.to_dtype(DType::I64)?)?;
+        let weights = is_label.where_cond(&rows.weights, &rows.weights.zeros_like()?)?;
+        let predicted = rows.scores.argmax(D::Minus1)?.to_dtype(DType::I64)?;
+        let places = (labels.affine(classes as f64, 0.0)? + predicted)?;
+        let zeros = Tensor::zeros(classes * classes, weights.dtype(), weights.device())?;
+        let matrix = zeros.index_add(&places, &weights, 0)?.reshape((classes, classes))?;
+        let flaws = flaws(&rows)?.unsqueeze(0)?.pad_with_zeros(1, 0, classes - 2)?;
         Tensor::cat(&[matrix, flaws], 0)
     }
 
@@ -70,6 +77,17 @@ impl Meter<Confusion> {
     ///
     /// # Errors
     /// If there was no batch, a target is no class, an output is NaN, and the errors of the device.
+    pub fn matrix(&mut self) -> Result<ConfusionMatrix> {
+        self.collect()?;
+        matrix(self.seen()?)
+    }
+}
+
+impl Meter<Ignoring<Confusion>> {
+    /// The matrix of all batches, without the rows that are left out.
+    ///
+    /// # Errors
+    /// As without [`Meter::ignore_index`].
     pub fn matrix(&mut self) -> Result<ConfusionMatrix> {
         self.collect()?;
         matrix(self.seen()?)

@@ -1,7 +1,7 @@
 //! The description beside a model's file: what the model is, for people and other programs. A load needs only its version, because the
 //! safetensors themselves have the names, shapes and types.
 
-use super::{LayerSummary, Model, named};
+use super::{LayerSummary, Model, Summary, named};
 use candle_core::{Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -47,7 +47,8 @@ pub(super) fn of(model: &impl Model) -> Result<String> {
         dtype: var.dtype().as_str().to_owned(),
         is_trainable: trainable.contains(&var.id()),
     };
-    let summary = model.summary()?;
+    // A model that does not take the input that it names can be saved nevertheless, without the shapes of its outputs.
+    let summary = model.summary().unwrap_or_else(|_| Summary::of_vars(model.vars(), &model.trainable()));
     let description = Description {
         ferrotune_model: VERSION,
         trainable_parameters: summary.trainable,

@@ -100,6 +100,16 @@ fn what_does_not_fit_changes_nothing() -> Result<()> {
 }
 
 #[test]
+fn a_model_with_a_wrong_input_is_saved() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("model.safetensors");
+    let model = mlp().input(&[99]);
+    assert!(model.summary().is_err());
+    model.save(&path)?;
+    mlp().load(&path)
+}
+
+#[test]
 fn common_variables_load_alone() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("model.safetensors");

@@ -313,6 +313,26 @@ fn sequences_have_a_label_at_each_time() -> Result<()> {
 }
 
 #[test]
+fn a_label_is_left_out() -> Result<()> {
+    let outputs = Tensor::new(&[[[1_f32, 0.0], [0.0, 1.0]], [[0.0, 1.0], [f32::NAN, 0.0]]], &CPU)?;
+    let targets = Tensor::new(&[[0_i64, 1], [0, -100]], &CPU)?;
+    let rows = Tensor::new(&[1_f32, 3.0], &CPU)?;
+    for (weights, expected) in [(None, 2.0 / 3.0), (Some(&rows), 2.0 / 5.0), (Some(&rows.unsqueeze(1)?), 2.0 / 5.0)] {
+        let mut accuracy = metrics::accuracy().ignore_index(-100);
+        accuracy.update_weighted(&outputs, &targets, weights)?;
+        assert_near("accuracy", accuracy.value()?, expected, 1e-12);
+    }
+    let mut confusion = metrics::confusion_matrix().ignore_index(-100);
+    confusion.update(&outputs, &targets)?;
+    assert_eq!(confusion.matrix()?.counts, [[1.0, 1.0], [0.0, 1.0]]);
+    let mut f1 = metrics::f1().average(Average::Macro).ignore_index(1);
+    let (logits, labels) = (Tensor::new(&[1_f32, -1.0], &CPU)?, Tensor::new(&[1_u8, 0], &CPU)?);
+    f1.update_weighted(&logits, &labels.unsqueeze(1)?, &Tensor::ones(2, DType::F64, &CPU)?)?;
+    assert_eq!(f1.per_class()?, [1.0, 0.0]);
+    Ok(())
+}
+
+#[test]
 fn no_row_has_no_value() -> Result<()> {
     let (outputs, targets) = (Tensor::zeros(4, DType::F32, &CPU)?, Tensor::zeros(4, DType::U32, &CPU)?);
     let none = Tensor::zeros(4, DType::F32, &CPU)?;

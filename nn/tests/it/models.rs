@@ -218,9 +218,13 @@ fn shared_and_doubled_names_are_seen() -> Result<()> {
     })?;
     let summary = shared.summary()?;
     assert_eq!(summary.layers.iter().map(|layer| layer.parameters).collect::<Vec<_>>(), [12, 0]);
+    let part = || nn::mlp(1, &[], 1).build(&CPU).unwrap();
+    let twice = nn::seq().add_as("part", part()).add_as("part", part()).add_as("1", part());
+    let expected = ["1.0.bias", "1.0.weight", "part.0.bias", "part.0.weight", "part_2.0.bias", "part_2.0.weight"];
+    assert_eq!(names(&twice), expected);
     let doubled = nn::model(&CPU, |vb| {
         linear(1, 1, vb.pp("0").pp("0"))?;
-        Ok(nn::seq().add(nn::mlp(1, &[], 1).build(&CPU)?))
+        Ok(nn::seq().add(part()))
     });
     assert!(doubled.unwrap_err().to_string().contains("two variables have the name `0.0."));
     Ok(())
