@@ -1,12 +1,15 @@
-"""Writes golden.json: inputs, and the values of scikit-learn 1.9 (metrics) and PyTorch 2.15 (losses, with gradients).
+"""Writes golden.json: inputs, and the values of scikit-learn 1.9 (metrics) and PyTorch 2.15 (losses, with gradients, and a model).
+Also writes torch.safetensors: the model's variables, as PyTorch has them.
 
-    pip install scikit-learn torch && python nn/tests/golden/golden.py > nn/tests/golden/golden.json
+    pip install scikit-learn torch safetensors && python nn/tests/golden/golden.py > nn/tests/golden/golden.json
 """
 import json
 import math
+import pathlib
 import warnings
 
 import numpy as np
+import safetensors.torch
 import sklearn.metrics as sk
 import torch
 import torch.nn.functional as F
@@ -163,4 +166,23 @@ def losses():
                 focal=multi_focal, numbers=numbers)
 
 
-print(json.dumps(dict(classifiers=list(classifiers()), regressions=list(regressions()), losses=losses())))
+def model():
+    """The layers of `nn::cnn([1, 6, 5], &[2], 3).batch_norm().hidden(&[4])`, after a few steps of training."""
+    torch.manual_seed(7)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 2, 3, padding=1), torch.nn.BatchNorm2d(2), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Flatten(),
+        torch.nn.Linear(12, 4), torch.nn.BatchNorm1d(4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+    images = torch.tensor(eighths(5, 1, 6, 5), dtype=torch.float32)
+    for _ in range(5):
+        optimiser.zero_grad()
+        F.cross_entropy(net(images), torch.tensor([0, 1, 2, 1, 0])).backward()
+        optimiser.step()
+    safetensors.torch.save_file(net.state_dict(), pathlib.Path(__file__).with_name("torch.safetensors"))
+    in_evaluation = net.eval()(images).detach().numpy()
+    trained = net.train()(images).detach().numpy()
+    after = {name: plain(value.numpy()) for name, value in net.state_dict().items() if "running" in name}
+    return dict(images=plain(images.flatten(1).numpy()), in_evaluation=plain(in_evaluation), trained=plain(trained), after=after)
+
+
+print(json.dumps(dict(classifiers=list(classifiers()), regressions=list(regressions()), losses=losses(), model=model())))

@@ -1,9 +1,12 @@
 //! Files of models: what is written, and what is refused without a change.
 
+use crate::golden::{GOLDEN, assert_near, tensor, tensor_of};
 use candle_core::{DType, Device, Result, Tensor};
 use ferrotune_nn::{self as nn, Model};
+use serde_json::Value;
 use std::collections::HashMap;
 use std::fs;
+use std::path::Path;
 
 const CPU: Device = Device::Cpu;
 
@@ -57,7 +60,25 @@ fn a_file_of_another_program_loads() -> Result<()> {
     Ok(())
 }
 
-fn refused(model: &impl Model, path: &std::path::Path, expected: &[&str]) {
+#[test]
+fn a_model_of_pytorch_computes_the_same() -> Result<()> {
+    let golden = &GOLDEN["model"];
+    let model = nn::cnn([1, 6, 5], &[2], 3).batch_norm().hidden(&[4]).build(&CPU)?;
+    model.load(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/torch.safetensors"))?;
+    let images = tensor_of(&golden["images"], DType::F32).reshape((5, 1, 6, 5))?;
+    let compare = |name: &str, found: &Tensor, expected: &Value| {
+        let found = found.to_dtype(DType::F64)?.flatten_all()?.to_vec1::<f64>()?;
+        let expected = tensor(expected).flatten_all()?.to_vec1::<f64>()?;
+        found.iter().zip(expected).for_each(|(one, other)| assert_near(name, *one, other, 1e-5));
+        Result::Ok(())
+    };
+    compare("in evaluation", &model.predict(&images)?, &golden["in_evaluation"])?;
+    compare("in training", &model.forward(&images, true)?, &golden["trained"])?;
+    let vars = model.vars().data().lock().unwrap();
+    golden["after"].as_object().unwrap().iter().try_for_each(|(name, expected)| compare(name, &vars[name], expected))
+}
+
+fn refused(model: &impl Model, path: &Path, expected: &[&str]) {
     let before = all(model);
     let error = model.load(path).unwrap_err().to_string();
     for part in expected {
