@@ -29,7 +29,13 @@ pub fn confusion_matrix() -> Meter<Confusion> {
 #[derive(Clone, Copy, Debug)]
 pub struct Confusion;
 
-/// How many rows of each class are predicted as each class. A cell shows it as a picture, and `{}` prints a table.
+/// The greatest number of classes whose whole matrix is printed.
+const PRINTED_CLASSES: usize = 30;
+/// The number of pairs of classes that are printed of a larger matrix.
+const PRINTED_PAIRS: usize = 20;
+
+/// How many rows of each class are predicted as each class. A cell shows it as a picture, and `{}` prints a table; with more than 30
+/// classes the table has the pairs of classes that are confused most.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfusionMatrix {
     /// The rows of each class (the outer index) that are predicted as each class (the inner index); sums of weights, if rows have
@@ -129,6 +135,18 @@ impl ConfusionMatrix {
         self.counts.iter().map(share).collect()
     }
 
+    /// The pairs of different classes that are confused most, with the number of rows of the first that are predicted as the second.
+    pub fn most_confused(&self, pairs: usize) -> Vec<(&str, &str, f64)> {
+        let of_row = |(class, counts): (usize, &Vec<f64>)| -> Vec<(usize, usize, f64)> {
+            let others = counts.iter().enumerate().filter(|(other, count)| *other != class && **count > 0.0);
+            others.map(|(other, count)| (class, other, *count)).collect()
+        };
+        let mut confused: Vec<(usize, usize, f64)> = self.counts.iter().enumerate().flat_map(of_row).collect();
+        confused.sort_by(|(.., one), (.., other)| other.total_cmp(one));
+        confused.truncate(pairs);
+        confused.into_iter().map(|(class, other, count)| (&*self.names[class], &*self.names[other], count)).collect()
+    }
+
     /// The picture as SVG: a square for each pair of classes, the darker the greater its share of the class's rows.
     pub fn to_svg(&self) -> String {
         picture::svg(self)
@@ -137,14 +155,27 @@ impl ConfusionMatrix {
 
 impl Show for ConfusionMatrix {
     fn bundle(&self) -> Bundle {
+        let table = if self.counts.len() > PRINTED_CLASSES { self.pairs() } else { self.whole() };
+        Bundle::text(table.text_of("text/plain")).with("image/svg+xml", self.to_svg())
+    }
+}
+
+impl ConfusionMatrix {
+    fn whole(&self) -> Bundle {
         let header: Vec<&str> =
             std::iter::once("class \\ predicted").chain(self.names.iter().map(String::as_str)).collect();
         let row = |(name, counts): (&String, &Vec<f64>)| {
             std::iter::once(name.clone()).chain(counts.iter().map(|count| text_of(*count))).collect()
         };
         let rows: Vec<Vec<String>> = self.names.iter().zip(&self.counts).map(row).collect();
-        let text = table(&header, &rows).text_of("text/plain").to_owned();
-        Bundle::text(text).with("image/svg+xml", self.to_svg())
+        table(&header, &rows)
+    }
+
+    fn pairs(&self) -> Bundle {
+        let pairs = self.most_confused(PRINTED_PAIRS).into_iter();
+        let rows: Vec<Vec<String>> =
+            pairs.map(|(class, other, count)| vec![class.to_owned(), other.to_owned(), text_of(count)]).collect();
+        table(&["class", "predicted", "rows"], &rows)
     }
 }
 

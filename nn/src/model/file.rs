@@ -11,6 +11,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What PyTorch's batch norm counts, and candle's does not.
 const NOT_LOADED: &str = "num_batches_tracked";
@@ -31,12 +32,14 @@ pub(super) fn save(model: &impl Model, path: &Path) -> Result<()> {
 /// Replaces a file as a whole: the bytes are on disk under another name before the file gets its own.
 fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
+    // Processes in containers that share a folder may have one number, and a process that was killed may have left its file.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
     let Some(name) = path.file_name() else {
         bail!("{} is no name of a file; save the model as `model.safetensors`", path.display())
     };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let partial = folder.join(format!(".{}.{}-{number}.partial", name.to_string_lossy(), process::id()));
+    let partial = folder.join(format!(".{}.{}-{number}-{now}.partial", name.to_string_lossy(), process::id()));
     put(&partial, bytes, path, folder).map_err(|error| {
         // The first error is reported. The part that was written is of no use, and a second error would say no more.
         drop(fs::remove_file(&partial));

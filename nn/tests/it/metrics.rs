@@ -369,11 +369,15 @@ fn a_confusion_matrix_is_a_picture() -> Result<()> {
     let bundle = matrix.bundle();
     let svg = bundle.text_of("image/svg+xml");
     assert!(svg.contains("&lt;b&gt;") && !svg.contains("<b>") && svg.contains("a name that is m…"), "{svg}");
-    assert_eq!(svg.matches("<rect").count(), 5);
+    assert_eq!(svg.matches("<rect").count(), 5, "a page, a ground and three squares");
     let class = "class \\ predicted";
     assert!(matrix.to_string().starts_with(class), "{matrix}");
     assert!(confusion.matrix()?.with_names(&["a"]).is_err());
-    let large = metrics::ConfusionMatrix { counts: vec![vec![0.0; 100]; 100], names: vec![String::new(); 100] };
-    assert_eq!(large.to_svg().matches("<rect").count(), 10_001);
+    let mut counts = vec![vec![0.0; 1000]; 1000];
+    (counts[3][5], counts[5][3], counts[7][7]) = (2.0, 9.0, 99.0);
+    let large = metrics::ConfusionMatrix { counts, names: (0..1000).map(|class| class.to_string()).collect() };
+    assert_eq!(large.to_svg().matches("<rect").count(), 5);
+    assert_eq!(large.to_string(), "class  predicted  rows\n    5          3     9\n    3          5     2");
+    assert_eq!(large.most_confused(1), [("5", "3", 9.0)]);
     Ok(())
 }

@@ -61,6 +61,14 @@ fn predictions_are_those_of_one_batch_and_keep_no_graph() -> Result<()> {
 }
 
 #[test]
+fn threads_can_share_a_model() {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<nn::Sequential>();
+    is_shared::<nn::metrics::Meter<nn::metrics::ClassScore>>();
+    is_shared::<Box<dyn nn::loss::Loss>>();
+}
+
+#[test]
 fn a_layer_that_fails_is_named() -> Result<()> {
     let model = nn::mlp(3, &[4], 2).build(&CPU)?;
     let error = model.forward(&Tensor::zeros((2, 5), DType::F32, &CPU)?, false).unwrap_err().to_string();

@@ -36,20 +36,31 @@ pub(super) fn svg(matrix: &ConfusionMatrix) -> String {
         label(&mut svg, (margin - 6.0, place + 4.0), 0.0, "end", name);
         label(&mut svg, (place + 4.0, margin - 6.0), -90.0, "start", name);
     }
+    // The squares of no row are left to the ground, so that the picture of many classes has few squares.
+    let whole = square * classes as f64;
+    push(
+        &mut svg,
+        format_args!(
+            "<rect x=\"{margin:.1}\" y=\"{margin:.1}\" width=\"{whole:.1}\" height=\"{whole:.1}\" fill=\"rgb(247,251,255)\" \
+             stroke=\"#ddd\"/>"
+        ),
+    );
     for (row, (counts, shares)) in matrix.counts.iter().zip(matrix.shares()).enumerate() {
         for (column, (count, share)) in counts.iter().zip(shares).enumerate() {
             let corner = (margin + square * column as f64, margin + square * row as f64);
             let title = format!("{} predicted as {}: {}", matrix.names[row], matrix.names[column], text_of(*count));
-            cell(&mut svg, corner, square, share, &title, &text_of(*count));
+            if *count != 0.0 {
+                ground(&mut svg, corner, square, share, &title);
+            }
+            number(&mut svg, corner, square, share, &text_of(*count));
         }
     }
     svg + "</svg>"
 }
 
-/// A square with its number, if this has space.
-fn cell(svg: &mut String, (x, y): (f64, f64), square: f64, share: f64, title: &str, count: &str) {
-    let share = if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) };
-    let mix = |light: f64, dark: f64| (light + (dark - light) * share).round();
+/// A square with its colour and a title that appears under the pointer.
+fn ground(svg: &mut String, (x, y): (f64, f64), square: f64, share: f64, title: &str) {
+    let mix = |light: f64, dark: f64| (light + (dark - light) * share.clamp(0.0, 1.0)).round();
     let (red, green, blue) = (mix(247.0, 8.0), mix(251.0, 69.0), mix(255.0, 148.0));
     push(
         svg,
@@ -59,14 +70,16 @@ fn cell(svg: &mut String, (x, y): (f64, f64), square: f64, share: f64, title: &s
             escape::html(title)
         ),
     );
-    if square >= NUMBERED_PIXELS && count.chars().count() as f64 * LETTER_PIXELS <= square {
-        let colour = if share > 0.5 { "#fff" } else { "#222" };
-        let (x, y) = (x + square / 2.0, y + square / 2.0 + 4.0);
-        push(
-            svg,
-            format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\" fill=\"{colour}\">{count}</text>"),
-        );
+}
+
+/// The number in a square, if it has space.
+fn number(svg: &mut String, (x, y): (f64, f64), square: f64, share: f64, count: &str) {
+    if square < NUMBERED_PIXELS || count.chars().count() as f64 * LETTER_PIXELS > square {
+        return;
     }
+    let colour = if share > 0.5 { "#fff" } else { "#222" };
+    let (x, y) = (x + square / 2.0, y + square / 2.0 + 4.0);
+    push(svg, format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\" fill=\"{colour}\">{count}</text>"));
 }
 
 fn label(svg: &mut String, (x, y): (f64, f64), degrees: f64, anchor: &str, text: &str) {
