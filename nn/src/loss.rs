@@ -57,11 +57,17 @@ pub trait Loss: Send + Sync {
     }
 }
 
-impl<L: Loss + ?Sized> Loss for Box<L> {
-    fn terms(&self, outputs: &Tensor, targets: &Tensor, weights: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
-        (**self).terms(outputs, targets, weights)
-    }
+macro_rules! forwarded {
+    ($($kind:ty),+) => {$(
+        impl<L: Loss + ?Sized> Loss for $kind {
+            fn terms(&self, outputs: &Tensor, targets: &Tensor, weights: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
+                (**self).terms(outputs, targets, weights)
+            }
+        }
+    )+};
 }
+
+forwarded!(&L, Box<L>, std::sync::Arc<L>);
 
 /// The mean cross-entropy of the rows whose label is not `ignore_index`, such as the padding of a text.
 ///

@@ -202,6 +202,7 @@ impl<M: Metric> Meter<M> {
     }
 
     /// The metric, without what the meter has seen.
+    /// The metric as functions, without what the meter has seen.
     pub fn into_metric(self) -> M {
         self.metric
     }
@@ -233,24 +234,30 @@ impl<M: Metric> Meter<M> {
     }
 }
 
-impl Metric for Box<dyn Metric> {
-    fn measure(&self, outputs: &Tensor, targets: &Tensor, weights: Option<&Tensor>) -> Result<Tensor> {
-        (**self).measure(outputs, targets, weights)
-    }
+macro_rules! forwarded {
+    ($($kind:ty),+) => {$(
+        impl<M: Metric + ?Sized> Metric for $kind {
+            fn measure(&self, outputs: &Tensor, targets: &Tensor, weights: Option<&Tensor>) -> Result<Tensor> {
+                (**self).measure(outputs, targets, weights)
+            }
 
-    fn merge(&self, total: &mut Measured, batch: Measured) -> Result<()> {
-        (**self).merge(total, batch)
-    }
+            fn merge(&self, total: &mut Measured, batch: Measured) -> Result<()> {
+                (**self).merge(total, batch)
+            }
 
-    fn value(&self, total: &Measured) -> Result<f64> {
-        (**self).value(total)
-    }
+            fn value(&self, total: &Measured) -> Result<f64> {
+                (**self).value(total)
+            }
 
-    fn per_class(&self, total: &Measured) -> Result<Vec<f64>> {
-        (**self).per_class(total)
-    }
+            fn per_class(&self, total: &Measured) -> Result<Vec<f64>> {
+                (**self).per_class(total)
+            }
 
-    fn is_error(&self) -> bool {
-        (**self).is_error()
-    }
+            fn is_error(&self) -> bool {
+                (**self).is_error()
+            }
+        }
+    )+};
 }
+
+forwarded!(&M, Box<M>, std::sync::Arc<M>);

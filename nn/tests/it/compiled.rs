@@ -149,10 +149,32 @@ fn a_model_trains_in_a_compiled_step_and_its_file_moves_between_devices() -> Res
     assert!((f1 - expected_f1).abs() < 1e-6, "{f1} and {expected_f1}");
     let [outputs, ..] = rows(&CPU)?;
     let before = flat(&far.predict(&outputs)?);
+    assert_close("other batches", &far.predict_in_batches(&outputs, 5)?, &Tensor::new(before.clone(), &CPU)?);
     far.save(&file)?;
     near.load(&file)?;
     assert_close("the loaded model", &near.predict_in_batches(&outputs, 5)?, &Tensor::new(before, &CPU)?);
     assert_eq!(far.summary()?, near.summary()?);
+    Ok(())
+}
+
+#[test]
+fn a_loop_without_a_step_measures_on_the_device() -> Result<()> {
+    let values = |device: &Device| -> Result<Vec<f64>> {
+        let [outputs, labels, mask] = rows(device)?;
+        let meters: [Meter<Box<dyn Metric>>; 4] =
+            [metrics::accuracy().boxed(), metrics::f1().boxed(), metrics::auc().boxed(), metrics::top_k(2).boxed()];
+        let value = |mut meter: Meter<Box<dyn Metric>>| {
+            for (start, len) in [(0, 5), (5, 5), (10, 2)] {
+                let part = |tensor: &Tensor| tensor.narrow(0, start, len);
+                meter.update_weighted(&part(&outputs)?, &part(&labels)?, &part(&mask)?)?;
+            }
+            meter.value()
+        };
+        meters.into_iter().map(value).collect()
+    };
+    for (found, expected) in values(&xla()?)?.into_iter().zip(values(&CPU)?) {
+        assert!((found - expected).abs() < 1e-6, "{found} instead of {expected}");
+    }
     Ok(())
 }
 
