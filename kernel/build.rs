@@ -11,12 +11,13 @@ use std::{env, fs, io};
 const PACKED: &str = "packed";
 
 /// The crates that the prelude is made of. Their links in [`PACKED`] have a dash in place of the slash.
-const CRATES: [&str; 14] = [
+const CRATES: [&str; 15] = [
     "data",
     "data/reader",
     "devices",
     "display",
     "display/derive",
+    "fit",
     "link",
     "machine",
     "nn",

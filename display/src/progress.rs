@@ -264,7 +264,13 @@ mod tests {
         assert_eq!(text(0, Some(12), 0.0), "  0% 0/12, 0/s, 0.0 s");
         assert_eq!(text(3, None, 2.0), "3 done, 1.5/s, 2.0 s");
         assert_eq!(text(1, Some(3), 3723.0), " 33% 1/3, 3723.0 s each, 1:02:03 h, 2:04:06 h left");
-        let bar = Bar { name: "<b>".to_owned(), note: "loss 0.5".to_owned(), total: Some(2), done: 1, started: Instant::now() };
+        let bar = Bar {
+            name: "<b>".to_owned(),
+            note: "loss 0.5".to_owned(),
+            total: Some(2),
+            done: 1,
+            started: Instant::now(),
+        };
         assert!(
             picture(&bar, Duration::ZERO)
                 .text_of("text/html")

@@ -66,7 +66,9 @@ impl<'a> Criterion<'a> {
                 let losses = is_counted.where_cond(&losses, &losses.zeros_like()?)?;
                 Ok(((losses * &weights)?.sum_all()?, weights.sum_all()?))
             }
-            (dims, _) => bail!("the loss's closure made {dims:?} of {rows} rows; return a number for each row, or their mean"),
+            (dims, _) => {
+                bail!("the loss's closure made {dims:?} of {rows} rows; return a number for each row, or their mean")
+            }
         }
     }
 }

@@ -11,8 +11,8 @@ use ferrotune_nn::loss::{CrossEntropy, Loss, Mse};
 use ferrotune_nn::metrics::{Meter, Metric};
 use ferrotune_nn::{Model, metrics};
 use ferrotune_state::{Result, located};
-use ferrotune_trial::optim::{Config, Decay, ParamsAdamW, constant};
 use ferrotune_trial::Trial;
+use ferrotune_trial::optim::{Config, Decay, ParamsAdamW, constant};
 
 /// A training of a model.
 ///

@@ -201,7 +201,6 @@ impl<M: Metric> Meter<M> {
         &self.metric
     }
 
-    /// The metric, without what the meter has seen.
     /// The metric as functions, without what the meter has seen.
     pub fn into_metric(self) -> M {
         self.metric

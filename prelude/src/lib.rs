@@ -37,6 +37,8 @@ pub use compile::{Step, compile};
 pub use ferrotune_data as data;
 pub use ferrotune_devices as devices;
 pub use ferrotune_display::{progress, widget};
+pub use ferrotune_fit as fit;
+pub use ferrotune_fit::Fit;
 pub use ferrotune_nn as nn;
 pub use ferrotune_trial::optim;
 pub use ferrotune_trial::{
@@ -51,7 +53,7 @@ pub use rayon;
 ///
 /// A name that a cell declares or imports itself takes precedence over a name from here.
 pub mod prelude {
-    pub use crate::{AdamW, Result, Trial, compile, data, device, display, nn, optim, progress, strategy, widget};
+    pub use crate::{AdamW, Fit, Result, Trial, compile, data, device, display, nn, optim, progress, strategy, widget};
     pub use candle_core::{D, DType, Device, IndexOp, Shape, Tensor, Var};
     pub use candle_nn::{
         Activation, BatchNorm, Conv1d, Conv1dConfig, Conv2d, Conv2dConfig, Dropout, Embedding, Func, GRU, GroupNorm,
@@ -59,7 +61,8 @@ pub mod prelude {
         VarBuilder, VarMap, batch_norm, conv1d, conv2d, embedding, func, group_norm, gru, init, layer_norm, linear,
         linear_no_bias, loss, lstm, ops, rms_norm, seq,
     };
-    pub use ferrotune_data::{Dataset, Iter, StandardScaler, one_hot};
+    pub use ferrotune_data::{Dataset, Iter, Prep, StandardScaler, one_hot};
+    pub use ferrotune_nn::metrics;
     // Without a name, so that a cell can have its own `Model`.
     pub use ferrotune_nn::Model as _;
 }
