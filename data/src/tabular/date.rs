@@ -25,6 +25,11 @@ pub(crate) fn parse(text: &str) -> Option<Parsed> {
     Some(Parsed { micros: micros.checked_sub(offset.unwrap_or(0))?, has_zone: offset.is_some() })
 }
 
+/// Reads the same texts other than `20240531`, which may be a number or a code.
+pub(super) fn parse_unasked(text: &str) -> Option<Parsed> {
+    if text.as_bytes().get(4) == Some(&b'-') { parse(text) } else { None }
+}
+
 fn digits(text: &str, count: usize) -> Option<i64> {
     let is_number = text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { text.parse().ok() } else { None }

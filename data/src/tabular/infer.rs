@@ -158,13 +158,14 @@ impl Texts<'_> {
             let (text, row) = self.first(|text| number(text) == Number::Comma)?;
             return Some(format!("`{text}` in {row} has a comma; write numbers as 1234.5"));
         }
-        let is_date = |text: &str| date::parse(text).is_some();
+        let is_date = |text: &str| date::parse_unasked(text).is_some();
         let dates: usize =
             self.texts.iter().zip(self.used()).filter(|(text, _)| is_date(text)).map(|(_, rows)| rows).sum();
         let all = counts.plain + counts.code + counts.infinite + counts.comma + counts.other;
         if dates * 2 > all && dates > counts.plain {
             let zones = self.zones();
-            let (text, row) = self.first(|text| date::parse(text).map(|parsed| parsed.has_zone) != Some(zones[0]))?;
+            let (text, row) =
+                self.first(|text| date::parse_unasked(text).map(|parsed| parsed.has_zone) != Some(zones[0]))?;
             let reason = if dates == all { "names a zone and others do not" } else { "is no date of ISO 8601" };
             return Some(format!("`{text}` in {row} {reason}; write all as 2024-05-31"));
         }
@@ -209,7 +210,7 @@ impl Texts<'_> {
     fn zones(&self) -> Vec<bool> {
         let used = self.used();
         let parsed = self.texts.iter().zip(used).filter(|(_, rows)| *rows > 0);
-        parsed.filter_map(|(text, _)| date::parse(text)).map(|parsed| parsed.has_zone).collect()
+        parsed.filter_map(|(text, _)| date::parse_unasked(text)).map(|parsed| parsed.has_zone).collect()
     }
 
     /// Whether all texts are dates, all with a zone or all without one.

@@ -8,7 +8,8 @@ const EXACT: u64 = 1 << 53;
 pub(super) enum Number {
     /// A number that an f64 represents.
     Plain(f64),
-    /// Digits that are no quantity: with zeros in front, as in a postcode, or with more digits than an f64 keeps.
+    /// Digits that are no quantity: with zeros in front, as in a postcode, with a plus before more than six of them, as in a telephone
+    /// number, or with more digits than an f64 keeps.
     Code(f64),
     /// Infinite, or larger than an f64 can be.
     Infinite,
@@ -27,18 +28,19 @@ pub(super) fn number(text: &str) -> Number {
     }
     match text.parse::<f64>() {
         Ok(number) if number.is_infinite() => Number::Infinite,
-        Ok(number) if is_code(unsigned) => Number::Code(number),
+        Ok(number) if is_code(text, unsigned) => Number::Code(number),
         Ok(number) => Number::Plain(number),
         Err(_) if has_commas(unsigned) => Number::Comma,
         Err(_) => Number::No,
     }
 }
 
-fn is_code(unsigned: &str) -> bool {
+fn is_code(text: &str, unsigned: &str) -> bool {
     let digits = unsigned.bytes().take_while(u8::is_ascii_digit).count();
     let has_zeros = digits > 1 && unsigned.starts_with('0');
     let is_whole = digits == unsigned.len();
-    has_zeros || is_whole && unsigned.parse::<u64>().map_or(true, |number| number > EXACT)
+    let has_plus = is_whole && digits > 6 && text.starts_with('+');
+    has_zeros || has_plus || is_whole && unsigned.parse::<u64>().map_or(true, |number| number > EXACT)
 }
 
 fn has_commas(unsigned: &str) -> bool {
@@ -57,6 +59,7 @@ mod tests {
             ("3", Plain(3.)),
             ("-3.5", Plain(-3.5)),
             ("+2", Plain(2.)),
+            ("+4712345678", Code(4_712_345_678.)),
             (".5", Plain(0.5)),
             ("5.", Plain(5.)),
             ("1e3", Plain(1000.)),

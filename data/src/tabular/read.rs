@@ -46,6 +46,7 @@ pub(crate) fn read(format: Format, files: &str, asked: &Asked) -> Result<Table> 
     }
     let source = Source::Columns { format, files: files.to_owned(), without: asked.without.clone() };
     let (opened, contents) = Files::open(source)?;
+    let files = without_query(files);
     let names: Vec<String> = contents.columns.into_iter().filter(|name| !asked.without.contains(name)).collect();
     check_names(files, &names, asked)?;
     let mut arrays = Arrays::new(&Arc::new(opened));
@@ -70,6 +71,12 @@ pub(crate) fn read(format: Format, files: &str, asked: &Asked) -> Result<Table> 
     let columns: Vec<Column> = names.iter().zip(columns).map(column).collect::<Result<_>>()?;
     let table = Table::of(files, columns)?;
     asked.whole.iter().try_fold(table, |table, name| table.without_gaps(name))
+}
+
+/// The name of files in messages: an address of the web without its query, which may be a signature.
+fn without_query(files: &str) -> &str {
+    let is_web = files.starts_with("http://") || files.starts_with("https://");
+    files.split_once('?').filter(|_| is_web).map_or(files, |(address, _)| address)
 }
 
 /// The name of a row in messages. Of several files, rows are counted over all of them.

@@ -201,6 +201,10 @@ fn lines_of_json_are_a_table() {
             "row 0 of FILE is a list, or begins one; write an object on each line, as pandas' `to_json(orient=\"records\", lines=True)` does",
         ),
         ("{\"n\": 1e400}\n", "row 0 of FILE is no object of JSON on one line: number out of range at line 1 column 11"),
+        (
+            "{\"n\": NaN}\n",
+            "row 0 of FILE is no JSON, which has neither NaN nor Infinity; write null: expected value at line 1 column 7",
+        ),
         ("", "FILE: it has no rows"),
     ];
     for (text, expected) in files {

@@ -157,6 +157,9 @@ fn not_an_object(here: &str, line: &str, error: &serde_json::Error) -> Error {
             "{here} is a list, or begins one; write an object on each line, as pandas' `to_json(orient=\"records\", lines=True)` does"
         );
     }
+    if line.contains("NaN") || line.contains("Infinity") {
+        return anyhow!("{here} is no JSON, which has neither NaN nor Infinity; write null: {error}");
+    }
     anyhow!("{here} is no object of JSON on one line: {error}")
 }
 
