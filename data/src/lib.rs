@@ -1,5 +1,5 @@
 //! Input pipelines with the verbs of tf.data: a [`Dataset`] describes the source of elements and their transformations,
-//! and an [`Iter`] passes over them.
+//! and an [`Iter`] passes over them. A [`Table`] has columns of several kinds, of which a [`Prep`] makes features.
 //!
 //! The same seeds give the same elements in the same order, on any number of threads. This crate makes elements on the CPU,
 //! and knows neither devices nor models.

@@ -14,6 +14,9 @@ use std::marker::PhantomData;
 /// Tables of text with a header and with commas between the values. `files` is a path, an address such as
 /// `s3://bucket/houses.csv`, or a pattern such as `parts/*.csv.gz`; files that end in `.gz` or `.zst` are decompressed.
 ///
+/// `.features` is for files of numbers. `.target` reads a [`Table`](crate::Table) of numbers, texts, dates and gaps, of which
+/// [`Prep`](crate::Prep) makes features.
+///
 /// ```no_run
 /// let houses = ferrotune_data::csv("houses.csv").features(["rooms", "age"]).label("price").read()?;
 /// let [train, valid] = houses.split([0.8, 0.2], 7)?;

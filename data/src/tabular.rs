@@ -9,6 +9,7 @@ mod head;
 mod infer;
 mod number;
 mod options;
+mod raw;
 mod read;
 mod share;
 mod value;
@@ -26,6 +27,7 @@ use crate::{DataError, Result};
 use candle_core::{Device, Tensor};
 use column::ColumnKind as Kind;
 use infer::Texts;
+use std::collections::HashMap;
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 
@@ -64,8 +66,8 @@ impl Table {
     pub fn from_columns<S: Into<String>>(columns: impl IntoIterator<Item = (S, Vec<Value>)>) -> Result<Table> {
         let column = |(name, values): (S, Vec<Value>)| of_values(name.into(), &values);
         let table = Table::of("the table", columns.into_iter().map(column).collect::<Result<_>>()?)?;
-        let first = |column: &Column| table.columns.iter().filter(|other| other.name == column.name).count() > 1;
-        match table.columns.iter().find(|column| first(column)) {
+        let is_twice = |column: &&Column| table.columns.iter().filter(|other| other.name == column.name).count() > 1;
+        match table.columns.iter().find(is_twice) {
             Some(twice) => Err(DataError::column(&twice.name, "the table has it twice; rename one")),
             None => Ok(table),
         }
@@ -244,7 +246,7 @@ fn of_values(name: String, values: &[Value]) -> Result<Column> {
         }
         Some(Value::Text(_)) => {
             let (mut rows, mut texts) = (Vec::new(), Vec::new());
-            let mut places = std::collections::HashMap::new();
+            let mut places = HashMap::new();
             for (row, value) in values.iter().enumerate() {
                 match value {
                     Value::Gap => rows.push(NO_TEXT),

@@ -171,6 +171,9 @@ fn a_row_has_the_features_of_its_row_in_the_table() {
     let other = prep.row([("city", "Bodø".into()), ("price", 3.into())]).unwrap();
     let cities = ["city=Bergen", "city=Oslo", "city=Tromsø", "city is missing"];
     assert!(cities.iter().all(|name| column(&prep, &other, name) == [0.]));
+    let whole = Table::from_columns([("rooms", vec![1.into(), 2.into()])]).unwrap();
+    let refusing = Prep::options().fill(Fill::Refuse).fit(&whole).unwrap();
+    assert_eq!(error(refusing.row([])), "column `rooms`: the row has no value, and nothing fills it; give a number");
     for (name, value, expected) in [
         ("citty", Value::from("Oslo"), "the row: there is no column `citty`; did you mean `city`?"),
         ("rooms", "three".into(), "column `rooms`: it takes a number, and not the text `three`"),
