@@ -49,7 +49,7 @@ impl Client {
         device: &Device,
     ) -> Result<Buffer, PjrtError> {
         // With these semantics the array is copied by now. The event is not needed, but must be freed.
-        self.from_host(element, dims, bytes, device, COPIED_DURING_CALL).map(|(buffer, _)| buffer)
+        self.make_buffer(element, dims, bytes, device, COPIED_DURING_CALL).map(|(buffer, _)| buffer)
     }
 
     /// Makes an array on a device of a memory file, whose pages may become those of the array. The mapping stays until the plugin
@@ -64,7 +64,7 @@ impl Client {
         mapped: Arc<Mapped>,
         device: &Device,
     ) -> Result<Buffer, PjrtError> {
-        let (buffer, done) = self.from_host(element, dims, &mapped, device, ZERO_COPY)?;
+        let (buffer, done) = self.make_buffer(element, dims, &mapped, device, ZERO_COPY)?;
         match done {
             Some(done) => done.keep_until(mapped)?,
             None => drop(mapped),
@@ -73,7 +73,7 @@ impl Client {
     }
 
     /// The array, and the event from which on the plugin does not need the host's bytes any more; none if it has none.
-    fn from_host(
+    fn make_buffer(
         &self,
         element: Element,
         dims: &[i64],

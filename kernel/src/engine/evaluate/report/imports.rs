@@ -58,11 +58,12 @@ const NAMES: [(&str, &[&str]); 4] = [
     (
         "ferrotune",
         &[
-            "AdamW", "Result", "Trial", "compile", "data", "device", "display", "nn", "optim", "progress", "strategy",
-            "widget", "xla",
+            "AdamW", "Fit", "Result", "Trial", "compile", "data", "device", "display", "nn", "optim", "progress",
+            "strategy", "widget", "xla",
         ],
     ),
-    ("ferrotune::data", &["Dataset", "Iter", "StandardScaler", "one_hot"]),
+    ("ferrotune::data", &["Dataset", "Iter", "Prep", "StandardScaler", "one_hot"]),
+    ("ferrotune::nn", &["metrics"]),
 ];
 
 /// The codes of errors about a name that nothing declares.
