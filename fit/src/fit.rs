@@ -64,7 +64,7 @@ impl<'a, M: Model> Fit<'a, M> {
 
     /// A training with the mean squared error, which also measures the mean absolute error. The targets are numbers.
     pub fn regressor(model: &'a M) -> Fit<'a, M> {
-        Fit::new(model).criterion(Mse::default()).metric("mae", metrics::mae())
+        Fit::new(model).criterion(Mse).metric("mae", metrics::mae())
     }
 
     /// Sets the loss as a closure of outputs and targets. It returns a number for each row, a tensor of shape (n,) or (n, 1), or the mean

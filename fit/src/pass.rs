@@ -184,7 +184,7 @@ impl<M> Totals<'_, '_, M> {
     fn logs(self) -> ferrotune_state::Result<Logs> {
         let [sum, divisor] = self.loss;
         if divisor == 0.0 && self.metrics.iter().all(Option::is_none) {
-            return Err("there are no rows to train or validate with; give a dataset that is not empty")?;
+            Err("there are no rows to train or validate with; give a dataset that is not empty")?;
         }
         let mut logs = Logs::from([("loss".to_owned(), sum / divisor)]);
         for ((name, metric), total) in self.parts.metrics.iter().zip(&self.metrics) {

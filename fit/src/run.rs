@@ -50,7 +50,7 @@ pub(crate) fn with_training<M: Model, T>(
     work: impl FnOnce(&mut Training<'_, '_, M>) -> Result<T>,
 ) -> Result<T> {
     if fit.batch == 0 {
-        return Err("a batch of 0 rows trains nothing; choose `.batch(32)`")?;
+        Err("a batch of 0 rows trains nothing; choose `.batch(32)`")?;
     }
     let device = fit.model.device().unwrap_or(Device::Cpu);
     let vars = fit.model.trainable();
@@ -68,7 +68,7 @@ pub(crate) fn with_training<M: Model, T>(
     let rows = if buffer > 1 { train.shuffle(buffer, None) } else { train.clone() };
     let steps = train.len().map(|rows| rows.div_ceil(fit.batch as u64));
     if steps.is_none() && !fit.decay.is_constant() {
-        return Err(
+        Err(
             "a schedule needs the number of rows, which this dataset does not know; leave out `.schedule`, or read the \
                     data into memory",
         )?;

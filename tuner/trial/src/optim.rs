@@ -21,6 +21,7 @@
 //! ```
 
 mod adamw;
+mod ask;
 mod clip;
 mod config;
 mod decay;
@@ -31,6 +32,7 @@ mod sgd;
 mod state;
 
 pub use adamw::AdamW;
+pub use ask::ask;
 pub use candle_nn::ParamsAdamW;
 pub use clip::{clip_grad_norm, clip_grad_value};
 pub use config::{AnyOptimizer, Config};
