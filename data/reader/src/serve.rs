@@ -16,7 +16,7 @@ mod table;
 
 use crate::wire::{Block, Contents, Format, Reply, Request, Source};
 use crate::{VERSION, is_remote};
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Error, Result, anyhow, bail};
 pub use objects::{get_object, put_object};
 use remote::Coming;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -56,7 +56,7 @@ pub fn main() -> ExitCode {
                 return ExitCode::FAILURE;
             }
         };
-        let reply = server.answer_with(request, object).unwrap_or_else(|error| Reply::Failed(format!("{error:#}")));
+        let reply = server.answer_with(request, object).unwrap_or_else(|error| Reply::Failed(one_line(&error)));
         match crate::write_reply(&mut replies, reply) {
             Ok(()) => {}
             // The sender of the request has ended.
@@ -68,6 +68,13 @@ pub fn main() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// An error as one line, because those of some decoders have several.
+fn one_line(error: &Error) -> String {
+    let text = format!("{error:#}");
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join(" ")
 }
 
 /// A request, with the object that it needs, which is fetched while earlier requests are answered.
@@ -103,6 +110,8 @@ fn open_as_many_files_as_allowed() -> rustix::io::Result<()> {
 #[derive(Default)]
 pub struct Server {
     opened: Option<Opened>,
+    /// The name of the open source's files in messages.
+    name: String,
 }
 
 impl Server {
@@ -116,8 +125,11 @@ impl Server {
 
     fn answer_with(&mut self, request: Request, object: Option<Coming>) -> Result<Reply> {
         let what = match &request {
-            Request::Open { .. } => "the source".to_owned(),
-            Request::Block(number) => format!("block {number}"),
+            Request::Open { source, .. } => {
+                self.name = name(source);
+                self.name.clone()
+            }
+            Request::Block(number) => format!("block {number} of {}", self.name),
             Request::Image(path) => files::name(path),
         };
         let answer = AssertUnwindSafe(|| match request {
@@ -138,6 +150,18 @@ impl Server {
 
     fn source(&mut self) -> Result<&mut Opened> {
         self.opened.as_mut().context("no source is open")
+    }
+}
+
+/// The name of a source's files in messages.
+fn name(source: &Source) -> String {
+    match source {
+        Source::Table { files, .. } | Source::Columns { files, .. } | Source::Records { files, .. } => {
+            files::name(Path::new(files))
+        }
+        Source::Array { file, .. } => files::name(Path::new(file)),
+        Source::Folder { folder } => files::name(Path::new(folder)),
+        Source::Images { .. } => "the images".to_owned(),
     }
 }
 
