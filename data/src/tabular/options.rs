@@ -46,7 +46,7 @@ impl TableOptions {
         self
     }
 
-    /// Adds texts that mean a gap, in all columns.
+    /// Adds texts that mean a gap, in all columns. A text such as `-999` stands for that number, too.
     pub fn gaps<S: AsRef<str>>(mut self, texts: impl IntoIterator<Item = S>) -> TableOptions {
         self.asked.gaps.extend(texts.into_iter().map(|text| text.as_ref().to_owned()));
         self

@@ -132,6 +132,15 @@ impl Raw {
         }
     }
 
+    /// Makes gaps of the numbers that are written so. Texts become gaps when their kind is found.
+    fn with_gaps(mut self, gaps: &[String]) -> Raw {
+        let gaps: Vec<f64> = gaps.iter().filter_map(|gap| gap.trim().parse().ok()).collect();
+        if let Raw::Numbers(rows) = &mut self {
+            rows.iter_mut().filter(|row| gaps.contains(row)).for_each(|row| *row = f64::NAN);
+        }
+        self
+    }
+
     /// The column, with its kind.
     pub(super) fn column(
         self,
@@ -142,15 +151,16 @@ impl Raw {
     ) -> Result<Column> {
         let ask = asked.kinds.get(name).copied();
         let of_texts = |rows, texts| Texts { name, rows, texts, is_typed, row_name }.column(ask, &asked.gaps);
-        let values = match (self, ask) {
+        let own = if is_typed { self.with_gaps(&asked.gaps) } else { self };
+        let values = match (own, ask) {
             (Raw::Texts { rows, texts, .. }, _) => return of_texts(rows, texts),
             (Raw::Gaps(rows), _) => Values::Empty(rows),
             (Raw::Numbers(rows), _) if rows.iter().all(|number| number.is_nan()) => Values::Empty(rows.len()),
             (Raw::Numbers(rows), None | Some(Ask::Number)) => {
                 if let Some(row) = rows.iter().position(|number| number.is_infinite()) {
+                    let (number, row) = (rows[row], row_name(row));
                     let reason = format!(
-                        "the number in {} is infinite; write a gap, or call `.drop(\"{name}\")`",
-                        row_name(row)
+                        "`{number}` in {row} is infinite; make it a gap with `.gaps([\"{number}\"])`, or call `.drop(\"{name}\")`"
                     );
                     return Err(DataError::column(name, reason));
                 }

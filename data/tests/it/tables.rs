@@ -213,6 +213,7 @@ fn lines_of_json_are_a_table() {
     }
     let file = write(folder.path(), "x.jsonl", "{\"n\": 1, \"deep\": {\"a\": 1}}\n");
     assert_eq!(seen(json_table(&file).drop("deep").table(), &file), "1 rows; n: number");
+    assert_eq!(seen(json_table(&file).drop("deep").gaps(["1.0"]).table(), &file), "1 rows; n: empty 1 gaps");
     let error = json_table(&file).features(["n"]).read().err().unwrap().to_string();
     assert_eq!(error, "lines of JSON become a table only; call `.target` or `.table`, and then `Prep`");
 }
