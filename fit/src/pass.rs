@@ -13,8 +13,11 @@ use ferrotune_xla::Step;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// The number of batches whose measured tensors are read together.
+/// The number of batches whose measured tensors are read together, by one program.
 const READ_TOGETHER: usize = 64;
+
+/// The number of batches after which a device reads: later than it could, so that it has computed them and nobody waits.
+const MOST_PENDING: usize = 8 * READ_TOGETHER;
 
 /// What both passes use.
 pub(crate) struct Parts<'a, M> {
@@ -117,8 +120,10 @@ impl<M: Model> Parts<'_, M> {
             }
             let measured = step.run(&arguments)?.swap_remove(0);
             pending.push((rows + missing, measured));
-            if !is_compiled || pending.len() >= READ_TOGETHER {
+            if !is_compiled {
                 totals.read(&mut pending)?;
+            } else if pending.len() >= MOST_PENDING {
+                totals.read(&mut pending.drain(..READ_TOGETHER).collect())?;
             }
             watch.end(number)?;
         }
@@ -155,7 +160,8 @@ impl<M> Totals<'_, '_, M> {
     /// Reads the tensors of batches: those of the same shape together.
     fn read(&mut self, pending: &mut Vec<(usize, Tensor)>) -> Result<()> {
         let pending = std::mem::take(pending);
-        for group in pending.chunk_by(|(rows, one), (others, other)| rows == others && one.dims() == other.dims()) {
+        let groups = pending.chunk_by(|(rows, one), (others, other)| rows == others && one.dims() == other.dims());
+        for group in groups.flat_map(|group| group.chunks(READ_TOGETHER)) {
             let tensors: Vec<&Tensor> = group.iter().map(|(_, tensor)| tensor).collect();
             let Measured { dims, numbers } = Measured::read(&Tensor::stack(&tensors, 0)?)?;
             for numbers in numbers.chunks(dims[1].max(1)) {
