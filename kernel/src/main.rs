@@ -91,6 +91,9 @@ enum Action {
     /// Supervise the processes of cells.
     #[command(hide = true)]
     CellSupervisor { standard_library: PathBuf, prelude: PathBuf },
+    /// Print the best trial of a study for a cell, as JSON.
+    #[command(hide = true)]
+    Best { study: PathBuf },
     /// Pass lines between evcxr and the cell supervisor.
     #[command(hide = true)]
     CellRelay,
@@ -199,6 +202,9 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
                 listener,
             ))
         }
+        Action::Best { study } => writeln!(std::io::stdout(), "{}", engine::best_as_json(&study)?)
+            .map(|()| ExitCode::SUCCESS)
+            .context("cannot print the best trial"),
         Action::Reader => reader(),
         Action::Probe => Ok(ferrotune_devices::probe::child::main()),
         Action::Device { detached: false, .. } => Ok(ferrotune_devices::process::start()),

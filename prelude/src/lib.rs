@@ -10,6 +10,7 @@
 #[cfg(test)]
 extern crate self as ferrotune;
 
+mod best;
 #[doc(hidden)]
 pub mod cell;
 mod compile;
@@ -31,6 +32,7 @@ pub mod tpu_check;
 #[doc(hidden)]
 pub mod tune;
 
+pub use best::best;
 pub use candle_core;
 pub use candle_nn;
 pub use compile::{Step, compile};

@@ -18,9 +18,11 @@ use ferrotune_results::listing::Listing;
 use ferrotune_results::overview::Entry;
 use ferrotune_results::plot::{self, Focus};
 use ferrotune_results::tensorboard;
+use ferrotune_space::checkpoint::step_of;
 use ferrotune_space::record::{DeviceUse, MemoryCheck, TrialRecord};
 use ferrotune_tuner::supervisor::output_of;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -119,6 +121,27 @@ pub(in crate::engine) fn best(folder: &Path, request: &Best) -> Result<(Bundle, 
     }
     let code = request.insert.then(|| ferrotune_results::best::parameters(&study, count)).transpose()?;
     Ok((best, code))
+}
+
+/// The best trial of a study as JSON, for `ferrotune::best` in a cell: its number, value, parameters, metrics and checkpoint.
+pub(crate) fn best_as_json(folder: &Path) -> Result<serde_json::Value> {
+    if !is_study(folder) {
+        bail!("there is no study in {}; `%studies` lists those that there are", folder.display());
+    }
+    let study = Journal::read(folder)?;
+    let trial = ferrotune_results::best::first(&study)?;
+    let weights = weights::of(folder, &study, trial)?;
+    let step = weights.as_ref().map(|weights| step_of(&weights.path)).transpose()?.flatten();
+    let metrics = step.and_then(|step| trial.metrics.get(&step)).or_else(|| trial.metrics.values().last());
+    let values = trial.parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value.clone()));
+    Ok(serde_json::json!({
+        "trial": trial.number,
+        "value": trial.value(),
+        "values": values.collect::<BTreeMap<_, _>>(),
+        "metrics": metrics,
+        "checkpoint": weights.as_ref().map(|weights| &weights.path),
+        "note": weights.as_ref().and_then(|weights| weights.note.as_ref()),
+    }))
 }
 
 /// The search space of a study.

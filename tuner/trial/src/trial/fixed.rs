@@ -29,7 +29,7 @@ impl<N: Into<String>, const COUNT: usize> From<[(N, Value); COUNT]> for FixedVal
 }
 
 impl FixedValues {
-    fn of(values: Vec<(String, Value)>) -> FixedValues {
+    pub(super) fn of(values: Vec<(String, Value)>) -> FixedValues {
         FixedValues(values.into_iter().collect())
     }
 }

@@ -7,7 +7,7 @@ use evcxr::CompilationError;
 pub(super) const PRELUDE: &str = "use ferrotune::prelude::*;";
 
 /// Names that notebooks use, grouped by the path that contains them.
-const NAMES: [(&str, &[&str]); 4] = [
+const NAMES: [(&str, &[&str]); 5] = [
     ("candle_core", &["D", "DType", "Device", "IndexOp", "Shape", "Tensor", "Var", "WithDType"]),
     (
         "candle_nn",

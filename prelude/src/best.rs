@@ -1,0 +1,35 @@
+//! The best trial of a study, for cells. The program reads the study; cells link nothing that knows one.
+
+use ferrotune_trial::{BestTrial, Result};
+use std::path::Path;
+use std::process::Command;
+
+/// The best trial of a study: its parameters as a trial, for the function that builds the objective's model, and its weights, which
+/// `restore` loads. `study` is the name of a project in the folder `studies`, or the path of a study's folder.
+///
+/// ```ignore
+/// let best = ferrotune::best("digits")?;
+/// let model = build(&best)?;           // the function that the objective calls, too
+/// best.restore(model.vars())?;         // the weights of its best epoch
+/// println!("trial {}: {}", best.trial, best.metrics["val_accuracy"]);
+/// ```
+///
+/// # Errors
+/// If there is no such study, none of its trials has finished, or a checkpoint cannot be read.
+#[track_caller]
+pub fn best(study: impl AsRef<Path>) -> Result<BestTrial> {
+    ferrotune_trial::located(read(study.as_ref()).map_err(ferrotune_trial::Error::into_source))
+}
+
+fn read(study: &Path) -> Result<BestTrial> {
+    let is_name = study.components().count() == 1;
+    let folder = if is_name { Path::new("studies").join(study) } else { study.to_owned() };
+    let mut program = Command::new("/proc/self/exe");
+    program.arg("best").arg("--").arg(&folder).env_remove("FERROTUNE_LOG");
+    let told = program.output()?;
+    if !told.status.success() {
+        let error = String::from_utf8_lossy(&told.stderr);
+        Err(error.trim_end().trim_start_matches("ferrotune: ").to_owned())?;
+    }
+    Ok(BestTrial::of_json(&told.stdout)?)
+}
