@@ -1,6 +1,6 @@
 //! Callbacks: what happens at the moments of a training, with the names of Keras.
 
-use crate::history::Logs;
+use crate::history::{Epoch, Logs};
 use ferrotune_state::Result;
 use std::fs::File;
 use std::io::Write as _;
@@ -22,6 +22,15 @@ pub trait Callback {
     /// # Errors
     /// An error ends the training.
     fn on_train_begin(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Is called before the first epoch of a trial that continues at a checkpoint, with the epochs before it. A callback with a state
+    /// of its own makes it again from them.
+    ///
+    /// # Errors
+    /// An error ends the training.
+    fn on_resume(&mut self, _epochs: &[Epoch]) -> Result<()> {
         Ok(())
     }
 
@@ -74,6 +83,10 @@ impl CsvLog {
 }
 
 impl Callback for CsvLog {
+    fn on_resume(&mut self, epochs: &[Epoch]) -> Result<()> {
+        again(self, epochs)
+    }
+
     fn on_epoch_end(&mut self, epoch: usize, logs: &Logs, _control: &mut Control) -> Result<()> {
         let failed = |error: std::io::Error| format!("cannot write {}: {error}", self.path.display());
         let mut line = String::new();
@@ -113,6 +126,10 @@ impl ReduceOnPlateau {
 }
 
 impl Callback for ReduceOnPlateau {
+    fn on_resume(&mut self, epochs: &[Epoch]) -> Result<()> {
+        again(self, epochs)
+    }
+
     fn on_epoch_end(&mut self, _epoch: usize, logs: &Logs, control: &mut Control) -> Result<()> {
         let metric = &self.metric;
         let missing = || format!("ReduceOnPlateau watches `{metric}`, which is not measured");
@@ -128,4 +145,10 @@ impl Callback for ReduceOnPlateau {
         }
         Ok(())
     }
+}
+
+/// Calls a callback for epochs of an earlier process. What it wants of the training was done then.
+fn again(callback: &mut impl Callback, epochs: &[Epoch]) -> Result<()> {
+    let mut done = Control { rate: 1.0, stop: false };
+    epochs.iter().enumerate().try_for_each(|(number, epoch)| callback.on_epoch_end(number, &epoch.logs, &mut done))
 }

@@ -12,19 +12,26 @@ pub(crate) enum Criterion<'a> {
     None,
     /// A loss that knows weights of rows.
     Loss(Box<dyn Loss + 'a>),
-    /// A closure of outputs and targets, which returns a number for each row, or the mean of all rows. Whether it returns the mean is
-    /// known after the first batch.
-    Closure(Closure<'a>, Cell<bool>),
+    /// A closure of outputs and targets, which returns a number for each row, or the mean of all rows. Which of both is known after the
+    /// first batch.
+    Closure(Closure<'a>, Cell<Option<Returned>>),
+}
+
+/// What a closure returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Returned {
+    Rows,
+    Mean,
 }
 
 impl<'a> Criterion<'a> {
     pub(crate) fn closure(closure: impl Fn(&Tensor, &Tensor) -> Result<Tensor> + 'a) -> Criterion<'a> {
-        Criterion::Closure(Box::new(closure), Cell::new(false))
+        Criterion::Closure(Box::new(closure), Cell::new(None))
     }
 
-    /// Whether rows may have weights. A mean has them no more.
+    /// Whether it is known that rows may have weights. A mean has them no more.
     pub(crate) fn knows_weights(&self) -> bool {
-        !matches!(self, Criterion::Closure(_, is_mean) if is_mean.get())
+        !matches!(self, Criterion::Closure(_, returned) if returned.get() != Some(Returned::Rows))
     }
 
     /// The weighted sum of the rows' losses, and the sum of the weights, as tensors without dimensions.
@@ -37,21 +44,21 @@ impl<'a> Criterion<'a> {
         targets: &Tensor,
         weights: Option<&Tensor>,
     ) -> Result<(Tensor, Tensor)> {
-        let (closure, is_mean) = match self {
+        let (closure, returned) = match self {
             Criterion::None => bail!("this training has no loss; choose one with `.loss(|outputs, targets| …)`"),
             Criterion::Loss(loss) => return loss.terms(outputs, targets, weights),
-            Criterion::Closure(closure, is_mean) => (closure, is_mean),
+            Criterion::Closure(closure, returned) => (closure, returned),
         };
         let losses = closure(outputs, targets)?;
         let losses = if losses.dtype() == DType::F64 { losses } else { losses.to_dtype(DType::F32)? };
         let rows = targets.dims().first().copied().unwrap_or(1);
-        is_mean.set(losses.rank() == 0);
+        returned.set(Some(if losses.rank() == 0 { Returned::Mean } else { Returned::Rows }));
         match (losses.dims(), weights) {
             ([], None) => {
                 let count = Tensor::full(rows as f32, (), losses.device())?.to_dtype(losses.dtype())?;
                 Ok(((&losses * &count)?, count))
             }
-            // The first batch is full, so that its weights are all 1.
+            // A batch is filled up only where the closure returns rows, so that all weights are 1.
             ([], Some(weights)) => {
                 let count = weights.to_dtype(losses.dtype())?.sum_all()?;
                 Ok(((&losses * &count)?, count))

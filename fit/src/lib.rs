@@ -23,6 +23,7 @@
 //! # Ok::<(), ferrotune_state::Error>(())
 //! ```
 
+mod best;
 mod callback;
 mod criterion;
 mod fit;

@@ -1,11 +1,12 @@
 //! A training in a cell or a program: epochs with progress, early stopping and the best weights.
 
+use crate::best::Best;
 use crate::callback::Control;
 use crate::fit::Fit;
 use crate::history::{Ended, Epoch, History, Logs};
 use crate::interrupt::is_interrupted;
 use crate::pass::{Optimizing, Parts, PassStep, Watch};
-use candle_core::{DType, Device, Tensor, Var};
+use candle_core::{Device, Tensor};
 use ferrotune_data::Dataset;
 use ferrotune_display::progress;
 use ferrotune_nn::Model;
@@ -51,6 +52,11 @@ pub(crate) fn with_training<M: Model, T>(
 ) -> Result<T> {
     if fit.batch == 0 {
         Err("a batch of 0 rows trains nothing; choose `.batch(32)`")?;
+    }
+    if let Some((name, _)) = fit.metrics.iter().find(|(name, _)| name == "loss" || name.starts_with("val_")) {
+        Err(format!(
+            "a metric cannot have the name `{name}`, which stands for the loss or for validation data; choose another one"
+        ))?;
     }
     let device = fit.model.device().unwrap_or(Device::Cpu);
     let vars = fit.model.trainable();
@@ -164,7 +170,8 @@ pub(crate) fn run<M: Model>(fit: Fit<'_, M>, train: &Rows, valid: Option<&Rows>)
                     break;
                 }
                 // A wait for the device that was interrupted is an error of the device.
-                Err(_) if is_interrupted() => {
+                Err(error) if is_interrupted() => {
+                    eprintln!("ferrotune: the training was interrupted: {error}");
                     ended = Ended::Interrupted;
                     break;
                 }
@@ -172,45 +179,19 @@ pub(crate) fn run<M: Model>(fit: Fit<'_, M>, train: &Rows, valid: Option<&Rows>)
             };
             bar.note(logs);
             let now = training.best()?;
-            if now.is_some() && now == training.epochs.len().checked_sub(1) {
-                best.keep(training.parts.model, now)?;
-            }
+            best.keep(training.fit.model.vars(), now, training.epochs.len())?;
             if training.ends_early(now) {
                 ended = Ended::Early;
                 break;
             }
         }
         drop(bar);
-        best.put_back()?;
+        best.put_back(training.fit.model.vars())?;
         for callback in &mut training.fit.callbacks {
             callback.on_train_end()?;
         }
         Ok(History { epochs: std::mem::take(&mut training.epochs), ended, best_epoch: best.epoch })
     })
-}
-
-/// The variables of the best epoch.
-#[derive(Default)]
-struct Best {
-    epoch: Option<usize>,
-    kept: Vec<(Var, Tensor)>,
-}
-
-impl Best {
-    fn keep(&mut self, model: &impl Model, epoch: Option<usize>) -> candle_core::Result<()> {
-        let vars = model.vars().all_vars();
-        self.kept = vars
-            .into_iter()
-            .map(|var| Ok((var.clone(), var.as_detached_tensor().copy()?)))
-            .collect::<candle_core::Result<_>>()?;
-        self.epoch = epoch;
-        // A copy on a device that computes later is made before a step changes the variable.
-        model.device().map_or(Ok(()), |device| device.synchronize())
-    }
-
-    fn put_back(&self) -> candle_core::Result<()> {
-        self.kept.iter().try_for_each(|(var, value)| var.set(value))
-    }
 }
 
 /// Sets the learning rate before each batch, and shows the progress within an epoch.
@@ -262,10 +243,6 @@ fn sentence(logs: &Logs) -> String {
 
 /// Whether all variables of floating-point numbers are trained, so that the model keeps no statistics of its batches.
 fn has_no_statistics(model: &impl Model) -> bool {
-    let floats = model.vars().all_vars().iter().filter(|var| is_float(var)).count();
+    let floats = model.vars().all_vars().iter().filter(|var| var.dtype().is_float()).count();
     floats == model.trainable().len()
-}
-
-fn is_float(var: &Var) -> bool {
-    matches!(var.dtype(), DType::F16 | DType::BF16 | DType::F32 | DType::F64)
 }

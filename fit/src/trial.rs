@@ -1,50 +1,59 @@
 //! A training in a trial: it continues at the checkpoint, reports each epoch and saves its state after it.
 
+use crate::best::Best;
+use crate::callback::Control;
 use crate::fit::Fit;
 use crate::history::{Ended, Epoch, History};
+use crate::interrupt::is_interrupted;
 use crate::pass::Optimizing;
 use crate::run::{Rows, with_training};
 use candle_core::{Device, Tensor};
 use candle_nn::VarMap;
 use ferrotune_nn::Model;
 use ferrotune_state::{Pack, Restore, Result, Save, ShareError, Shared};
-use ferrotune_trial::Trial;
+use ferrotune_trial::{Trial, TrialError};
 
 pub(crate) fn run<M: Model>(fit: Fit<'_, M>, trial: &Trial, train: &Rows, valid: Option<&Rows>) -> Result<History> {
     with_training(fit, train, valid, |training| {
         let vars = training.fit.model.vars();
-        let mut saved = Progress::of(&[], 1.0)?;
-        let state = State { vars, optimizing: training.optimizing, progress: &mut saved };
-        trial.restore(state)?;
+        let mut saved = Progress::of(&[], Control { rate: 1.0, stop: false })?;
+        let mut best = Best::default();
+        trial.restore(State { vars, optimizing: training.optimizing, progress: &mut saved, best: &mut best })?;
         training.epochs = saved.epochs()?;
-        training.control.rate = saved.rate;
-        let mut ended = Ended::Finished;
+        training.control = saved.control();
         for callback in &mut training.fit.callbacks {
             callback.on_train_begin()?;
+            if !training.epochs.is_empty() {
+                callback.on_resume(&training.epochs)?;
+            }
         }
-        if !training.epochs.is_empty() && training.ends_early(training.best()?) {
-            ended = Ended::Early;
-        } else {
+        let is_over = !training.epochs.is_empty() && training.ends_early(training.best()?);
+        let mut ended = if is_over { Ended::Early } else { Ended::Finished };
+        if !is_over {
             for number in trial.epochs(training.fit.epochs) {
-                let Some(epoch) = training.epoch(number, &mut |_| {})? else {
-                    ended = Ended::Interrupted;
-                    break;
+                let logs = match training.epoch(number, &mut |_| {}) {
+                    Ok(Some(epoch)) => epoch.logs.clone(),
+                    Err(error) if !is_interrupted() => return Err(error),
+                    // The search continues this trial another time.
+                    Ok(None) | Err(_) => return Err(TrialError::Stopped.into()),
                 };
-                let logs = epoch.logs.clone();
+                let now = training.best()?;
+                best.keep(vars, now, training.epochs.len())?;
                 trial.report(number, logs)?;
-                let mut progress = Progress::of(&training.epochs, training.control.rate)?;
-                trial.checkpoint(State { vars, optimizing: training.optimizing, progress: &mut progress })?;
-                if training.ends_early(training.best()?) {
+                let mut progress = Progress::of(&training.epochs, training.control)?;
+                let optimizing = training.optimizing;
+                trial.checkpoint(State { vars, optimizing, progress: &mut progress, best: &mut best })?;
+                if training.ends_early(now) {
                     ended = Ended::Early;
                     break;
                 }
             }
         }
+        best.put_back(vars)?;
         for callback in &mut training.fit.callbacks {
             callback.on_train_end()?;
         }
-        let best_epoch = None;
-        Ok(History { epochs: std::mem::take(&mut training.epochs), ended, best_epoch })
+        Ok(History { epochs: std::mem::take(&mut training.epochs), ended, best_epoch: best.epoch })
     })
 }
 
@@ -54,17 +63,26 @@ struct Progress {
     names: Vec<String>,
     /// A row for each epoch, of type `f64`: its metrics, its learning rate and its seconds.
     rows: Tensor,
-    /// The factor of the learning rate that callbacks have set.
-    rate: f64,
+    /// What callbacks have set: the factor of the learning rate, and whether the training ends.
+    control: (f64, bool),
 }
 
 impl Progress {
-    fn of(epochs: &[Epoch], rate: f64) -> Result<Progress> {
+    fn of(epochs: &[Epoch], Control { rate, stop }: Control) -> Result<Progress> {
         let names: Vec<String> = epochs.first().map_or_else(Vec::new, |epoch| epoch.logs.keys().cloned().collect());
         let columns = names.len() + 2;
         let row = |epoch: &Epoch| epoch.logs.values().copied().chain([epoch.learning_rate, epoch.seconds]).collect();
         let numbers: Vec<f64> = epochs.iter().flat_map(|epoch| -> Vec<f64> { row(epoch) }).collect();
-        Ok(Progress { names, rows: Tensor::from_vec(numbers, (epochs.len(), columns), &Device::Cpu)?, rate })
+        Ok(Progress {
+            names,
+            rows: Tensor::from_vec(numbers, (epochs.len(), columns), &Device::Cpu)?,
+            control: (rate, stop),
+        })
+    }
+
+    fn control(&self) -> Control {
+        let (rate, stop) = self.control;
+        Control { rate, stop }
     }
 
     fn epochs(&self) -> Result<Vec<Epoch>> {
@@ -84,14 +102,17 @@ struct State<'s> {
     vars: &'s VarMap,
     optimizing: &'s Optimizing,
     progress: &'s mut Progress,
+    best: &'s mut Best,
 }
 
 impl Save for State<'_> {
     fn save(&self, name: &str, pack: &mut Pack) -> std::result::Result<(), ShareError> {
         Save::save(&self.vars, name, pack)?;
         self.optimizing.optimizer.borrow().save(name, pack)?;
-        let Progress { names, rows, rate } = &*self.progress;
-        (names, rows, rate).save(&format!("{name}ferrotune:fit:"), pack)
+        let Progress { names, rows, control } = &*self.progress;
+        let Best { epoch, values } = &*self.best;
+        let best = epoch.map(|epoch| epoch as u64);
+        (names, rows, control, &best, values).save(&format!("{name}ferrotune:fit:"), pack)
     }
 }
 
@@ -99,7 +120,10 @@ impl Restore for State<'_> {
     fn restore(self, name: &str, saved: &Shared) -> std::result::Result<(), ShareError> {
         Restore::restore(self.vars, name, saved)?;
         self.optimizing.optimizer.borrow_mut().restore(name, saved)?;
-        let Progress { names, rows, rate } = self.progress;
-        (names, rows, rate).restore(&format!("{name}ferrotune:fit:"), saved)
+        let Progress { names, rows, control } = self.progress;
+        let (mut best, Best { epoch, values }) = (None::<u64>, self.best);
+        (names, rows, control, &mut best, values).restore(&format!("{name}ferrotune:fit:"), saved)?;
+        *epoch = best.map(|best| best as usize);
+        Ok(())
     }
 }

@@ -112,6 +112,10 @@ impl Sequential {
     pub fn add_model<M: Model + Send + Sync + 'static>(mut self, model: M) -> Sequential {
         let name = self.free_name(&self.layers.len().to_string(), true);
         self.adopt(&name, model.vars());
+        let trainable = model.trainable();
+        let is_frozen = |var: &Var| trainable.iter().all(|other| other.id() != var.id());
+        let frozen = trained(model.vars()).into_iter().filter(|(_, var)| is_frozen(var));
+        self.frozen.extend(frozen.map(|(inner, _)| format!("{name}.{inner}")));
         let kind = Kind::of_model::<M>(&model);
         self.layers.push(Layer { name, kind, layer: Part::Model(Box::new(model)) });
         self

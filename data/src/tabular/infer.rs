@@ -73,7 +73,10 @@ impl Texts<'_> {
 
     /// Makes gaps of the rows whose text means one.
     fn remove_gaps(&mut self, gaps: &[String]) {
-        let is_gap = |text: &String| gaps.contains(text) || !self.is_typed && GAPS.contains(&text.as_str());
+        let numbers: Vec<f64> = gaps.iter().filter_map(|gap| gap.trim().parse().ok()).collect();
+        let is_number = |text: &str| matches!(number(text), Number::Plain(number) if numbers.contains(&number));
+        let is_gap =
+            |text: &String| gaps.contains(text) || !self.is_typed && (GAPS.contains(&text.as_str()) || is_number(text));
         let gap: Vec<bool> = self.texts.iter().map(is_gap).collect();
         for place in &mut self.rows {
             if *place != NO_TEXT && gap[*place as usize] {

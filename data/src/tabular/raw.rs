@@ -107,8 +107,11 @@ impl Raw {
                 );
             }
             // Whole numbers are texts in the blocks that have some beyond 2^53.
-            (Raw::Texts { .. }, Raw::Numbers(more)) => return self.append(of_whole(&more)),
-            (Raw::Numbers(rows), more @ Raw::Texts { .. }) => {
+            (Raw::Texts { texts, .. }, Raw::Numbers(more)) if are_whole(texts, &more) => {
+                return self.append(of_whole(&more));
+            }
+            (Raw::Numbers(rows), more @ Raw::Texts { .. }) if matches!(&more, Raw::Texts { texts, .. } if are_whole(texts, rows)) =>
+            {
                 *self = of_whole(rows);
                 return self.append(more);
             }
@@ -151,7 +154,7 @@ impl Raw {
     ) -> Result<Column> {
         let ask = asked.kinds.get(name).copied();
         let of_texts = |rows, texts| Texts { name, rows, texts, is_typed, row_name }.column(ask, &asked.gaps);
-        let own = if is_typed { self.with_gaps(&asked.gaps) } else { self };
+        let own = self.with_gaps(&asked.gaps);
         let values = match (own, ask) {
             (Raw::Texts { rows, texts, .. }, _) => return of_texts(rows, texts),
             (Raw::Gaps(rows), _) => Values::Empty(rows),
@@ -202,6 +205,12 @@ fn texts(bytes: &[u8], ends: &[i64]) -> Option<Vec<String>> {
         String::from_utf8(text.to_vec()).ok()
     };
     ends.iter().map(text).collect()
+}
+
+/// Whether texts and numbers are whole numbers alike.
+fn are_whole(texts: &[String], numbers: &[f64]) -> bool {
+    let is_whole = |text: &String| text.parse::<i128>().is_ok_and(|number| number.to_string() == *text);
+    texts.iter().all(is_whole) && numbers.iter().all(|number| number.is_nan() || number.fract() == 0.0)
 }
 
 /// Numbers as texts.

@@ -17,7 +17,8 @@ use std::sync::Arc;
 /// PJRT's host buffer semantics in which the plugin copies the array before the call returns.
 const COPIED_DURING_CALL: i32 = 0;
 
-/// PJRT's host buffer semantics in which the plugin may use the array of the host, which never changes, as the device's.
+/// PJRT's host buffer semantics in which the plugin may use the array of the host as the device's. A client of the device process writes
+/// to an array's file only before it sends the file.
 const ZERO_COPY: i32 = 2;
 
 /// An array in the memory of a device.
@@ -67,7 +68,8 @@ impl Client {
         let (buffer, done) = self.make_buffer(element, dims, &mapped, device, ZERO_COPY)?;
         match done {
             Some(done) => done.keep_until(mapped)?,
-            None => drop(mapped),
+            // Without an event nobody knows until when the plugin uses the bytes.
+            None => std::mem::forget(mapped),
         }
         Ok(buffer)
     }

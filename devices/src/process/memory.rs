@@ -68,6 +68,15 @@ impl Limit {
 /// # Errors
 /// If the client's budget does not suffice, or if the bytes are not free and no generation is left.
 pub(super) fn make_room(server: &Server, session: &Session, bytes: u64) -> Result<(), PjrtError> {
+    check_budget(server, session, bytes)?;
+    make_free(server, bytes)
+}
+
+/// Makes sure that the client may use so many bytes more.
+///
+/// # Errors
+/// If the client's budget does not suffice.
+pub(super) fn check_budget(server: &Server, session: &Session, bytes: u64) -> Result<(), PjrtError> {
     if let Some(budget) = session.budget {
         let own = session.objects().bytes().0;
         if own.saturating_add(bytes) > budget {
@@ -84,6 +93,11 @@ pub(super) fn make_room(server: &Server, session: &Session, bytes: u64) -> Resul
             ));
         }
     }
+    Ok(())
+}
+
+/// Makes sure that so many bytes are free. Where they are not, the oldest generations are dropped.
+fn make_free(server: &Server, bytes: u64) -> Result<(), PjrtError> {
     // A small array does not decide whether memory suffices.
     const SMALL: u64 = 1 << 20;
     if bytes < SMALL {

@@ -8,7 +8,7 @@ use super::programs::Program;
 use super::protocol::{Answer, ClientReport, Id, Payload, Question, Reply, Request};
 use super::waiting::Waiting;
 use crate::memory::{Bytes, Room};
-use crate::pjrt::{Buffer, Device, Input, Launch, PjrtError, Refused, Transfer};
+use crate::pjrt::{Buffer, Device, Element, Input, Launch, PjrtError, Refused, Transfer};
 use rustix::net::{Shutdown, shutdown};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,8 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The stack of a thread that compiles. Only what is used of it takes memory.
 const COMPILER_STACK_BYTES: usize = 512 << 20;
 
-/// The least number of bytes of an array whose memory file the plugin may use as the array. A process has a limited number of mappings.
-const LEAST_SHARED: usize = 1 << 20;
+/// The least number of bytes of an array whose memory file the plugin may use as the array. A process has 65,530 mappings at most: with
+/// arrays of this size they suffice for 256 GiB.
+const LEAST_SHARED: usize = 4 << 20;
 
 /// A client that is connected.
 #[derive(Debug)]
@@ -72,16 +73,14 @@ impl Session {
     fn handle(self: &Arc<Session>, server: &Arc<Server>, request: Request, packet: &mut Incoming) -> io::Result<()> {
         match request {
             Request::Upload { buffer, device, element, dims, bytes } => {
-                let bytes = packet.payload(bytes)?;
-                let made = memory::make_room(server, self, bytes.len() as u64).and_then(|()| {
-                    let device = device_at(server, device)?;
-                    match bytes {
-                        Bytes::Mapped(mapped) if server.limit.is_of_machine() && mapped.len() >= LEAST_SHARED => {
-                            server.client.upload_mapped(element, &dims, mapped, device)
-                        }
-                        bytes => server.client.upload_bytes(element, &dims, &bytes, device),
-                    }
-                });
+                let made = match packet.payload(bytes) {
+                    Ok(bytes) => self.upload(server, device, element, &dims, bytes),
+                    // The other requests of the client go on.
+                    Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Err(PjrtError::Mismatch {
+                        what: format!("an array {dims:?} cannot be mapped: {error}; drop some arrays"),
+                    }),
+                    Err(error) => return Err(error),
+                };
                 self.put_buffer(server, buffer, made);
             }
             Request::Copy { buffer, source, device } => {
@@ -117,6 +116,28 @@ impl Session {
             Request::Ask { ticket, question } => self.answer(server, ticket, question, packet)?,
         }
         Ok(())
+    }
+
+    fn upload(
+        &self,
+        server: &Server,
+        device: u32,
+        element: Element,
+        dims: &[i64],
+        bytes: Bytes,
+    ) -> Result<Buffer, PjrtError> {
+        let device = device_at(server, device)?;
+        match bytes {
+            Bytes::Mapped(mapped) if server.limit.is_of_machine() && mapped.len() >= LEAST_SHARED => {
+                // The array takes no memory beside the file's.
+                memory::check_budget(server, self, mapped.len() as u64)?;
+                server.client.upload_mapped(element, dims, mapped, device)
+            }
+            bytes => {
+                memory::make_room(server, self, bytes.len() as u64)?;
+                server.client.upload_bytes(element, dims, &bytes, device)
+            }
+        }
     }
 
     fn put_buffer(&self, server: &Server, id: Id, made: Result<Buffer, PjrtError>) {

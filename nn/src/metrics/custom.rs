@@ -28,13 +28,17 @@ pub struct Mean<F> {
 }
 
 /// A metric by two closures: `measure` makes a tensor of sums of outputs, targets and the weights of rows, all on the device, and
-/// `value` makes the metric of these sums over all batches.
+/// `value` makes the metric of these sums over all batches. Where there are weights, each row counts as often as its weight says: a
+/// row with weight 0 is padding.
 ///
 /// ```
 /// use candle_core::{Device, Tensor};
 /// use ferrotune_nn::metrics;
 /// let mut bias = metrics::custom(
-///     |outputs, targets, _weights| Tensor::stack(&[outputs.sum_all()?, targets.sum_all()?], 0),
+///     |outputs, targets, weights| {
+///         let sum = |rows: &Tensor| weights.map_or_else(|| Ok(rows.clone()), |weights| rows * weights)?.sum_all();
+///         Tensor::stack(&[sum(outputs)?, sum(targets)?], 0)
+///     },
 ///     |sums| sums[0] / sums[1],
 /// );
 /// bias.update(&Tensor::new(&[1_f32, 2.0], &Device::Cpu)?, &Tensor::new(&[2_f32, 4.0], &Device::Cpu)?)?;

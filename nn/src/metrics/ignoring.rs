@@ -59,6 +59,10 @@ impl<M: Metric> Metric for Ignoring<M> {
         self.metric.value(total)
     }
 
+    fn is_error(&self) -> bool {
+        self.metric.is_error()
+    }
+
     fn per_class(&self, total: &Measured) -> Result<Vec<f64>> {
         self.metric.per_class(total)
     }

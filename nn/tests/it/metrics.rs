@@ -381,3 +381,10 @@ fn a_confusion_matrix_is_a_picture() -> Result<()> {
     assert_eq!(large.most_confused(1), [("5", "3", 9.0)]);
     Ok(())
 }
+
+#[test]
+fn an_error_stays_an_error_where_a_label_is_left_out() {
+    use ferrotune_nn::metrics::Metric as _;
+    assert!(metrics::mae().ignore_index(-100).into_metric().is_error());
+    assert!(!metrics::accuracy().ignore_index(-100).into_metric().is_error());
+}

@@ -265,3 +265,13 @@ fn networks_have_the_layers_that_were_chosen() -> Result<()> {
     assert_eq!(bf16.forward(&Tensor::zeros((2, 2), DType::BF16, &CPU)?, true)?.dtype(), DType::BF16);
     Ok(())
 }
+
+#[test]
+fn a_frozen_model_within_a_model_stays_frozen() -> Result<()> {
+    let mut backbone = nn::mlp(4, &[3], 3).build(&Device::Cpu)?;
+    backbone.freeze("")?;
+    let trained = backbone.trainable().len();
+    let whole = nn::model(&Device::Cpu, |vb| Ok(nn::seq().add_model(backbone).add(linear(3, 2, vb.pp("head"))?)))?;
+    assert_eq!((trained, whole.trainable().len()), (0, 2));
+    Ok(())
+}

@@ -1,0 +1,194 @@
+"""`Fit` in cells and in trials: curves, interrupts, and searches whose trials stop and continue."""
+
+import json
+
+import pytest
+
+from session import Session
+from test_tune import study, table
+
+SETUP = """
+use ferrotune::prelude::*;
+ferrotune::seed(7)?;
+let [train, valid] = data::digits()?.split([0.8, 0.2], 7)?;
+"""
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory):
+    session = Session(tmp_path_factory.mktemp("fit"))
+    session.ok(SETUP)
+    yield session
+    session.close()
+
+
+def records(notebook, project):
+    """The lines of a study's journal."""
+    return [json.loads(line) for line in (study(notebook, project) / "journal.log").read_text().splitlines()]
+
+
+def attributes(notebook, project):
+    """What the journal says of trials beside parameters and reports, as (trial, name, value)."""
+    lines = [line for line in records(notebook, project) if line["op_code"] == 8]
+    return [(line["trial_id"], name, value) for line in lines for name, value in line["user_attr"].items()]
+
+
+def reports(notebook, project):
+    """The reports of the objective in their order, as (trial, epoch, value)."""
+    lines = records(notebook, project)
+    return [(line["trial_id"], line["step"], line["intermediate_value"]) for line in lines if line["op_code"] == 7]
+
+
+def search(objective, options, project):
+    return f"%%tune {options} --project {project}\n|trial| {{\n{objective}\n}}"
+
+
+def epochs_of(found):
+    """The epochs that each trial has reported, in their order."""
+    epochs = {}
+    for trial, epoch, _ in found:
+        epochs.setdefault(trial, []).append(epoch)
+    return epochs
+
+
+# Cells
+
+
+def test_a_cell_shows_the_progress_and_then_the_history_as_curves_and_a_table(notebook):
+    notebook.ok("let model = nn::mlp(64, &[32], 10).build(&Device::Cpu)?;")
+    reply, published = notebook.execute(
+        "Fit::classifier(&model).optimizer(AdamW::lr(1e-2)).epochs(12).run(&train, &valid)?"
+    )
+    assert reply["status"] == "ok", reply
+    *shown, (kind, result) = published
+    assert kind == "execute_result" and {kind for kind, _ in shown} <= {"display_data", "update_display_data"}, published
+    assert shown[-1][1]["data"]["text/plain"].startswith("epochs 100% 12/12"), shown[-1]
+    html, text = result["data"]["text/html"], result["data"]["text/plain"]
+    # The loss and the accuracy, each of both data.
+    assert html.startswith("<svg") and html.count("<polyline") == 4 and "<table" in html, html
+    first, *rows, last = text.splitlines()
+    assert first.split() == ["epoch", "accuracy", "loss", "val_accuracy", "val_loss"], text
+    assert [row.split()[0] for row in rows] == [*"01234", "…", "7", "8", "9", "10", "11"] and last == "12 epochs", text
+    assert float(rows[-1].split()[3]) > 0.93, text
+
+
+def test_a_history_is_shown_in_the_same_way_where_a_metric_is_a_closure(notebook):
+    notebook.ok("let closed = nn::mlp(64, &[8], 10).build(&Device::Cpu)?;")
+    outcome = notebook.ok("""
+        let probability = metrics::mean(|outputs, targets| ops::softmax(outputs, 1)?.gather(&targets.unsqueeze(1)?, 1));
+        let fit = Fit::classifier(&closed).metric("probability", probability);
+        fit.epochs(2).run(&train, None)?""")
+    assert outcome.result.splitlines()[0].split() == ["epoch", "accuracy", "loss", "probability"], outcome.result
+
+
+def test_an_interrupted_training_returns_its_history_and_the_best_weights(notebook):
+    notebook.ok("let kept = 5; let long = nn::mlp(64, &[32], 10).build(&Device::Cpu)?;")
+    shown = []
+
+    def has_trained(message):
+        shown.append(message["content"].get("data", {}).get("text/plain", ""))
+        return "val_loss" in shown[-1]
+
+    outcome = notebook.interrupt(
+        """let history = Fit::classifier(&long).epochs(1_000_000).early_stop("val_loss", 1_000_000).run(&train, &valid)?;
+        history.sentence()""",
+        has_trained,
+    )
+    assert outcome.error is None and outcome.seconds < 2, outcome
+    assert ", interrupted; the model has the weights of epoch " in outcome.result, outcome.result
+    assert notebook.ok("kept").result == "5"
+    best = 'history.value("val_loss") == history.get("val_loss").into_iter().reduce(f64::min)'
+    assert notebook.ok(f"history.best_epoch.is_some() && {best}").result == "true"
+    accuracy = """{
+        let (rows, labels) = valid.to_tensors()?;
+        let mut accuracy = metrics::accuracy();
+        accuracy.update(&long.predict(&rows)?, &labels)?;
+        Some(accuracy.value()?) == history.value("val_accuracy")
+    }"""
+    assert notebook.ok(accuracy).result == "true"
+
+
+# Searches
+
+# Its curves depend on the first weights, on the dropout, on the order of the batches and on the schedule. Some trials stop early.
+DROPPING = """
+    let lr = trial.float("lr", 2e-2..=2e-1).log().get()?;
+    let model = nn::mlp(64, &[32], 10).dropout(0.3).build(&trial.device()?)?;
+    let marker = trial.folder().join("crashed");
+    Fit::classifier(&model)
+        .optimizer(AdamW::lr(lr))
+        .schedule(optim::cosine(0.5).warm_up(0.1))
+        .batch(64)
+        .epochs(24)
+        .early_stop("val_loss", 4)
+        .on_epoch(|epoch, _| {
+            if CRASHES && epoch == 4 && !marker.exists() {
+                std::fs::write(&marker, "")?;
+                std::process::abort();
+            }
+            Ok(())
+        })
+        .run_in(trial, &train, &valid)"""
+
+
+def test_a_trial_that_is_killed_has_the_reports_of_one_that_never_stopped(notebook):
+    options = "--oracle random --objective val_loss:min --max-trials 4 --retries 1 --seed 5"
+    notebook.ok(search(DROPPING.replace("CRASHES", "false"), options, "whole"))
+    notebook.ok(search(DROPPING.replace("CRASHES", "true"), options, "killed"))
+    whole, killed = reports(notebook, "whole"), reports(notebook, "killed")
+    assert killed == whole
+    assert len(list((study(notebook, "killed") / "trials").glob("*/crashed"))) == 4
+    lengths = {len(epochs) for epochs in epochs_of(whole).values()}
+    assert min(lengths) > 5 and min(lengths) < 24, f"no trial has stopped early after its crash: {lengths}"
+    others = lambda project: [found for found in attributes(notebook, project) if found[1].startswith("ferrotune:metrics:")]
+    assert others("killed") == others("whole") and len(others("whole")) == len(whole)
+
+
+def test_a_promoted_trial_continues_at_its_epoch(notebook):
+    objective = """
+    let units = trial.int("units", 8..=64).get()?;
+    let model = nn::mlp(64, &[units], 10).build(&trial.device()?)?;
+    Fit::classifier(&model).batch(64).epochs(9).run_in(trial, &train, &valid)"""
+    notebook.ok(search(objective, "--oracle hyperband --objective val_accuracy:max --max-trials 20 --seed 3", "promoted"))
+    epochs = epochs_of(reports(notebook, "promoted"))
+    assert all(seen == list(range(len(seen))) for seen in epochs.values()), epochs
+    waited = {trial for trial, name, value in attributes(notebook, "promoted") if name == "ferrotune:paused_at" and value is not None}
+    continued = {trial for trial in waited if len(epochs[trial]) == 9}
+    assert continued and len(waited) > len(continued), epochs
+
+
+def test_a_pruned_trial_is_pruned_and_a_loss_that_is_nan_has_its_cure_in_the_record(notebook):
+    objective = """
+    let lr = trial.float("lr", 1e-3..=1e-2).get()?;
+    let lr = if trial.number() == 1 { 1e30 } else { lr };
+    let model = nn::mlp(64, &[16], 10).build(&trial.device()?)?;
+    let fit = Fit::classifier(&model).optimizer(optim::SGD::lr(if trial.number() == 2 { 0.0 } else { lr }));
+    fit.epochs(6).run_in(trial, &train, &valid)"""
+    options = "--oracle random --objective loss:min --max-trials 4 --seed 1 --pruner threshold:upper=2.2,warmup=2"
+    outcome = notebook.ok(search(objective, options, "ends"))
+    assert "4/4 trials, 1 pruned, 1 failed" in outcome.display, outcome.display
+    endings = [row["ending"] for row in table(notebook.ok("%trials").display)]
+    assert endings[0] == endings[3] == "finished" and endings[2].startswith("pruned"), endings
+    assert endings[1].startswith("the loss of epoch 0 is NaN; lower the learning rate, clip gradients with"), endings
+    epochs = epochs_of(reports(notebook, "ends"))
+    assert 1 not in epochs and len(epochs[0]) == len(epochs[3]) == 6 > len(epochs[2]), epochs
+
+
+def test_an_optimiser_that_is_asked_for_has_the_parameters_of_its_kind(notebook):
+    objective = """
+    let model = nn::mlp(64, &[8], 10).build(&trial.device()?)?;
+    let optimizer = optim::ask(trial, ["adamw", "sgd", "lion"])?;
+    Fit::classifier(&model).optimizer(optimizer).batch(256).epochs(1).run_in(trial, &train, &valid)"""
+    notebook.ok(search(objective, "--oracle random --objective val_loss:min --max-trials 12 --seed 2", "asked"))
+    found = {}
+    for line in records(notebook, "asked"):
+        if line["op_code"] == 5:
+            found.setdefault(line["trial_id"], set()).add(line["param_name"])
+    kinds = [{"adamw_lr"}, {"sgd_lr", "sgd_momentum"}, {"lion_lr"}]
+    assert len(found) == 12 and all(names - {"optimizer"} in kinds and "optimizer" in names for names in found.values()), found
+    # Each of them was chosen.
+    assert all(any(names == kind | {"optimizer"} for names in found.values()) for kind in kinds), found
+    rows = table(notebook.ok("%trials").display)
+    for row in rows:
+        is_sgd = row["optimizer"] == "sgd"
+        assert bool(row["sgd_momentum"]) == bool(row["sgd_lr"]) == is_sgd, row
