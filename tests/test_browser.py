@@ -181,8 +181,8 @@ def test_quickstart_runs_to_its_end(lab):
     notebook.run_all(QUICKSTART_TIMEOUT_S)
     assert notebook.page.locator(ERROR).count() == 0
     assert notebook.cell("%best 3").locator("table tr").count() >= 4
-    drawn = notebook.cell("let mut svg").locator("img").evaluate("image => [image.naturalWidth, image.naturalHeight]")
-    assert drawn == [560, 80]
+    drawn = notebook.cell("matrix.matrix()").locator("img").evaluate("image => [image.naturalWidth, image.naturalHeight]")
+    assert min(drawn) > 200, drawn
     notebook.screenshot_in_both_themes("quickstart")
     assert notebook.errors == []
 

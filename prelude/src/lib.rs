@@ -44,7 +44,8 @@ pub use ferrotune_fit::Fit;
 pub use ferrotune_nn as nn;
 pub use ferrotune_trial::optim;
 pub use ferrotune_trial::{
-    AdamW, Error, FixedTrial, FixedValues, Restore, Result, Save, Share, Trial, debug_nans, seed, share_fields,
+    AdamW, BestTrial, Error, FixedTrial, FixedValues, Restore, Result, Save, Share, Trial, debug_nans, seed,
+    share_fields,
 };
 pub use ferrotune_xla as xla;
 pub use input::{input, input_password};

@@ -119,8 +119,8 @@ fn what_is_asked_for_decides() {
     let file = write(folder.path(), "y.csv", "x,y\n1,a\nunknown,b\n3,c\n");
     assert_eq!(seen(csv(&file).gaps(["unknown"]).table(), &file), "3 rows; x: number 1 gaps; y: category");
     assert_eq!(seen(csv(&file).category("x").table(), &file), "3 rows; x: category; y: category");
-    let file = write(folder.path(), "z.csv", "x,y\n1,-999.0\n-999,b\n-999.00,c\n");
-    assert_eq!(seen(csv(&file).gaps(["-999"]).table(), &file), "3 rows; x: number 2 gaps; y: category 1 gaps");
+    let written = write(folder.path(), "z.csv", "x,y\n1,-999.0\n-999,b\n-999.00,c\n");
+    assert_eq!(seen(csv(&written).gaps(["-999"]).table(), &written), "3 rows; x: number 2 gaps; y: category 1 gaps");
     for (options, error) in [
         (
             csv(&file).number("x"),
