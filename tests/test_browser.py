@@ -181,7 +181,7 @@ def test_quickstart_runs_to_its_end(lab):
     notebook.run_all(QUICKSTART_TIMEOUT_S)
     assert notebook.page.locator(ERROR).count() == 0
     assert notebook.cell("%best 3").locator("table tr").count() >= 4
-    drawn = notebook.cell("matrix.matrix()").locator("img").evaluate("image => [image.naturalWidth, image.naturalHeight]")
+    drawn = notebook.cell("let loaded").locator("img").evaluate("image => [image.naturalWidth, image.naturalHeight]")
     assert min(drawn) > 200, drawn
     notebook.screenshot_in_both_themes("quickstart")
     assert notebook.errors == []

@@ -47,7 +47,7 @@ def check_quickstart(notebook, folder):
     assert "20/20 trials" in displays[0].data["text/plain"]
     assert (folder / "studies/digits/journal.log").is_file()
     assert (folder / "digits.safetensors").is_file()
-    loaded, searched = re.search(r"accuracy ([\d.]+), ([\d.]+) in the search", printed(notebook, "matrix.matrix()")).groups()
+    loaded, searched = re.search(r"accuracy ([\d.]+), ([\d.]+) in the search", printed(notebook, "let loaded")).groups()
     assert loaded == searched
 
 
