@@ -136,7 +136,7 @@ impl<M: Metric> Meter<M> {
     }
 
     /// Adds a batch, and reads the few numbers that the metric needs of it. The last batch may be smaller, and an empty one changes
-    /// nothing.
+    /// nothing. The targets go to the device of the outputs.
     ///
     /// # Errors
     /// If the shapes or types do not fit; see [`Metric::measure`].
@@ -154,9 +154,11 @@ impl<M: Metric> Meter<M> {
         targets: &Tensor,
         weights: impl Into<Option<&'a Tensor>>,
     ) -> Result<()> {
-        let weights = weights.into();
+        let device = outputs.device();
         if targets.elem_count() > 0 {
-            self.pending.push(self.metric.measure(&outputs.detach(), targets, weights)?);
+            let weights = weights.into().map(|weights| weights.to_device(device)).transpose()?;
+            let targets = targets.to_device(device)?;
+            self.pending.push(self.metric.measure(&outputs.detach(), &targets, weights.as_ref())?);
         }
         // A device that computes when values are needed would otherwise compute many batches at once, with the memory for all.
         self.collect()
