@@ -104,12 +104,25 @@ def check_tpu(notebook, folder):
     assert report.data["text/plain"].startswith("connected to xla:cpu\nprograms compiled: "), report
 
 
+def check_tables(notebook, folder):
+    (found,) = notebook_run.cell_of(notebook, "use ferrotune").outputs
+    kinds = {row.split()[0]: row.split()[1] for row in found.data["text/plain"].splitlines()[2:]}
+    assert kinds == {"city": "category", "rooms": "number", "area": "number", "garden": "yes/no", "built": "date", "price": "target,"}
+    (best,) = notebook_run.cell_of(notebook, "%best").outputs
+    assert float(best.data["text/plain"].splitlines()[1].split()[1]) < 20, best
+    price, error = map(float, re.search(r"Oslo: (\d+), with a mean error of (\d+)", printed(notebook, "let best")).groups())
+    # 60 + 180 for Oslo, 2 for each of about 102 square metres, 35 for the garden, 39 for the year, and 15 on average.
+    assert abs(price - 533) < 60 and error < 20
+    assert (folder / "houses.prep.json").is_file() and (folder / "houses.safetensors.json").is_file()
+
+
 CHECKS = {
     "01_quickstart": check_quickstart,
     "02_search": check_search,
     "03_many_objectives": check_many_objectives,
     "04_data": check_data,
     "05_tpu": check_tpu,
+    "06_tables": check_tables,
 }
 
 
