@@ -168,7 +168,7 @@ def test_a_pruned_trial_is_pruned_and_a_loss_that_is_nan_has_its_cure_in_the_rec
     let lr = trial.float("lr", 1e-3..=1e-2).get()?;
     let lr = if trial.number() == 1 { 1e30 } else { lr };
     let model = nn::mlp(64, &[16], 10).build(&trial.device()?)?;
-    let fit = Fit::classifier(&model).optimizer(optim::SGD::lr(if trial.number() == 2 { 0.0 } else { lr }));
+    let fit = Fit::classifier(&model).optimizer(optim::SGD::lr(if trial.number() == 2 { 1e-12 } else { lr }));
     fit.epochs(6).run_in(trial, &train, &valid)"""
     options = "--oracle random --objective loss:min --max-trials 4 --seed 1 --pruner threshold:upper=2.2,warmup=2"
     outcome = notebook.ok(search(objective, options, "ends"))

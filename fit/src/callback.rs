@@ -105,11 +105,13 @@ impl Callback for CsvLog {
     }
 }
 
-/// Multiplies the learning rate by a factor when a metric has not become smaller for some epochs, as Keras' `ReduceLROnPlateau` does.
+/// Multiplies the learning rate by a factor when a metric has not become better for some epochs, as Keras' `ReduceLROnPlateau` does.
 #[derive(Clone, Debug)]
 pub struct ReduceOnPlateau {
-    /// The metric, whose smaller values are better.
+    /// The metric.
     pub metric: String,
+    /// Whether greater values are better, as of an accuracy.
+    pub greater_is_better: bool,
     /// The factor, such as 0.1.
     pub factor: f64,
     /// The number of epochs in a row without a better value.
@@ -121,7 +123,20 @@ pub struct ReduceOnPlateau {
 impl ReduceOnPlateau {
     /// Multiplies the rate by `factor` after `patience` epochs in which this metric, such as `val_loss`, has not become smaller.
     pub fn new(metric: impl Into<String>, factor: f64, patience: usize) -> ReduceOnPlateau {
-        ReduceOnPlateau { metric: metric.into(), factor, patience, best: f64::INFINITY, waited: 0 }
+        ReduceOnPlateau {
+            metric: metric.into(),
+            greater_is_better: false,
+            factor,
+            patience,
+            best: f64::INFINITY,
+            waited: 0,
+        }
+    }
+
+    /// Watches a metric whose greater values are better, such as `val_accuracy`.
+    #[must_use]
+    pub fn greater_is_better(self) -> ReduceOnPlateau {
+        ReduceOnPlateau { greater_is_better: true, ..self }
     }
 }
 
@@ -134,6 +149,7 @@ impl Callback for ReduceOnPlateau {
         let metric = &self.metric;
         let missing = || format!("ReduceOnPlateau watches `{metric}`, which is not measured");
         let value = *logs.get(metric).ok_or_else(missing)?;
+        let value = if self.greater_is_better { -value } else { value };
         if value < self.best {
             (self.best, self.waited) = (value, 0);
             return Ok(());

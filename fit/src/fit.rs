@@ -24,7 +24,7 @@ use ferrotune_trial::optim::{Config, Decay, ParamsAdamW, constant};
 /// |---|---|
 /// | `loss`, `accuracy`, … | the mean over the batches of an epoch, as the model was at each of them |
 /// | `val_loss`, `val_accuracy`, … | of the validation data, after the epoch |
-pub struct Fit<'a, M> {
+pub struct Fit<'a, M: ?Sized> {
     pub(crate) model: &'a M,
     pub(crate) criterion: Criterion<'a>,
     pub(crate) optimizer: Box<dyn Config + 'a>,
@@ -38,7 +38,7 @@ pub struct Fit<'a, M> {
     pub(crate) callbacks: Vec<Box<dyn Callback + 'a>>,
 }
 
-impl<'a, M: Model> Fit<'a, M> {
+impl<'a, M: Model + ?Sized> Fit<'a, M> {
     /// A training without a loss; [`Fit::loss`] sets one.
     pub fn new(model: &'a M) -> Fit<'a, M> {
         Fit {
@@ -187,6 +187,24 @@ impl<'a, M: Model> Fit<'a, M> {
         valid: impl Into<Option<&'d Dataset<(Tensor, Tensor)>>>,
     ) -> Result<History> {
         located(run::run(self, train, valid.into()).map_err(ferrotune_state::Error::into_source))
+    }
+
+    /// The loss and the metrics of a dataset, as those for validation: nothing is trained.
+    ///
+    /// ```
+    /// # use candle_core::Device;
+    /// # use ferrotune_fit::Fit;
+    /// # let model = ferrotune_nn::mlp(13, &[8], 3).build(&Device::Cpu)?;
+    /// let measured = Fit::classifier(&model).evaluate(&ferrotune_data::wine()?)?;
+    /// assert!(measured["accuracy"] <= 1.0 && measured["loss"] > 0.0);
+    /// # Ok::<(), ferrotune_state::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of the data, the model and the device.
+    #[track_caller]
+    pub fn evaluate(self, data: &Dataset<(Tensor, Tensor)>) -> Result<Logs> {
+        located(run::evaluate(self, data).map_err(ferrotune_state::Error::into_source))
     }
 
     /// Trains in a trial: continues at the trial's checkpoint, reports all metrics of each epoch, and saves the model, the optimiser and

@@ -6,6 +6,7 @@ use crate::fit::Fit;
 use crate::history::{Ended, Epoch, History, Logs};
 use crate::interrupt::is_interrupted;
 use crate::pass::{Optimizing, Parts, PassStep, Watch};
+use crate::stop::EarlyStop;
 use candle_core::{Device, Tensor};
 use ferrotune_data::Dataset;
 use ferrotune_display::progress;
@@ -28,7 +29,7 @@ const SHOWN: Duration = Duration::from_millis(200);
 pub(crate) type Rows = Dataset<(Tensor, Tensor)>;
 
 /// A training that is under way.
-pub(crate) struct Training<'f, 'a, M> {
+pub(crate) struct Training<'f, 'a, M: ?Sized> {
     pub(crate) fit: &'f mut Fit<'a, M>,
     pub(crate) optimizing: &'f Optimizing,
     parts: &'f Parts<'f, M>,
@@ -44,7 +45,7 @@ pub(crate) struct Training<'f, 'a, M> {
 }
 
 /// Prepares a training, and calls `work` with it.
-pub(crate) fn with_training<M: Model, T>(
+pub(crate) fn with_training<M: Model + ?Sized, T>(
     mut fit: Fit<'_, M>,
     train: &Rows,
     valid: Option<&Rows>,
@@ -53,15 +54,17 @@ pub(crate) fn with_training<M: Model, T>(
     if fit.batch == 0 {
         Err("a batch of 0 rows trains nothing; choose `.batch(32)`")?;
     }
-    if let Some((name, _)) = fit.metrics.iter().find(|(name, _)| name == "loss" || name.starts_with("val_")) {
-        Err(format!(
-            "a metric cannot have the name `{name}`, which stands for the loss or for validation data; choose another one"
-        ))?;
-    }
+    check_names(&fit, valid.is_some())?;
     let device = fit.model.device().unwrap_or(Device::Cpu);
     let vars = fit.model.trainable();
+    if vars.is_empty() {
+        Err("the model has no variables to train; add a layer with weights, or call `unfreeze()`")?;
+    }
     let optimizer = fit.optimizer.build(vars.clone())?;
     let rate = optimizer.learning_rate();
+    if !(rate.is_finite() && rate > 0.0) {
+        Err(format!("the learning rate is {rate}; choose a number above 0, such as `AdamW::lr(1e-3)`"))?;
+    }
     let optimizing = Optimizing { optimizer: RefCell::new(optimizer), vars, clip_norm: fit.clip_norm };
     let criterion = std::mem::replace(&mut fit.criterion, crate::criterion::Criterion::None);
     let metrics = std::mem::take(&mut fit.metrics);
@@ -95,7 +98,27 @@ pub(crate) fn with_training<M: Model, T>(
     work(&mut training)
 }
 
-impl<M: Model> Training<'_, '_, M> {
+/// Fails if metrics have names that stand for something else, or early stopping watches one that does not exist.
+fn check_names<M: ?Sized>(fit: &Fit<'_, M>, has_validation: bool) -> Result<()> {
+    let names = || fit.metrics.iter().map(|(name, _)| name.as_str());
+    if let Some(name) = names().find(|name| *name == "loss" || name.starts_with("val_")) {
+        Err(format!(
+            "a metric cannot have the name `{name}`, which stands for the loss or for validation data; choose another one"
+        ))?;
+    }
+    let Some(EarlyStop { metric, .. }) = &fit.early_stop else { return Ok(()) };
+    let mut known: Vec<String> = names().chain(["loss"]).map(str::to_owned).collect();
+    if has_validation {
+        known.extend(known.clone().into_iter().map(|name| format!("val_{name}")));
+    }
+    if !known.contains(metric) {
+        known.sort();
+        Err(format!("early_stop watches `{metric}`, which is not measured; measured are {}", known.join(", ")))?;
+    }
+    Ok(())
+}
+
+impl<M: Model + ?Sized> Training<'_, '_, M> {
     /// Trains for an epoch, and validates; none after an interrupt.
     ///
     /// # Errors
@@ -141,9 +164,8 @@ impl<M: Model> Training<'_, '_, M> {
     }
 
     /// The index of the best epoch so far; none without early stopping.
-    pub(crate) fn best(&self) -> Result<Option<usize>> {
-        let early_stop = self.fit.early_stop.as_ref();
-        early_stop.map_or(Ok(None), |early_stop| early_stop.best(&self.epochs, self.parts.metrics))
+    pub(crate) fn best(&self) -> Option<usize> {
+        self.fit.early_stop.as_ref().and_then(|early_stop| early_stop.best(&self.epochs, self.parts.metrics))
     }
 
     /// Whether the training ends before its last epoch.
@@ -153,7 +175,7 @@ impl<M: Model> Training<'_, '_, M> {
     }
 }
 
-pub(crate) fn run<M: Model>(fit: Fit<'_, M>, train: &Rows, valid: Option<&Rows>) -> Result<History> {
+pub(crate) fn run<M: Model + ?Sized>(fit: Fit<'_, M>, train: &Rows, valid: Option<&Rows>) -> Result<History> {
     with_training(fit, train, valid, |training| {
         let mut best = Best::default();
         let mut ended = Ended::Finished;
@@ -175,10 +197,13 @@ pub(crate) fn run<M: Model>(fit: Fit<'_, M>, train: &Rows, valid: Option<&Rows>)
                     ended = Ended::Interrupted;
                     break;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    best.put_back(training.fit.model.vars())?;
+                    return Err(error);
+                }
             };
             bar.note(logs);
-            let now = training.best()?;
+            let now = training.best();
             best.keep(training.fit.model.vars(), now, training.epochs.len())?;
             if training.ends_early(now) {
                 ended = Ended::Early;
@@ -194,8 +219,18 @@ pub(crate) fn run<M: Model>(fit: Fit<'_, M>, train: &Rows, valid: Option<&Rows>)
     })
 }
 
+pub(crate) fn evaluate<M: Model + ?Sized>(fit: Fit<'_, M>, data: &Rows) -> Result<Logs> {
+    let device = fit.model.device().unwrap_or(Device::Cpu);
+    let shapes = RefCell::new(HashMap::new());
+    let Fit { model, criterion, metrics, batch, .. } = &fit;
+    let parts = Parts { model: *model, criterion, metrics, device, batch: (*batch).max(1), shapes };
+    let batches = data.batch(parts.batch, false).prefetch(PREFETCHED);
+    let measured = parts.pass(&mut parts.validation(), batches.epoch(0), true, &mut ())?;
+    Ok(measured.ok_or("the cell was interrupted")?)
+}
+
 /// Sets the learning rate before each batch, and shows the progress within an epoch.
-struct Rates<'r, 'a, M> {
+struct Rates<'r, 'a, M: ?Sized> {
     optimizing: &'r Optimizing,
     fit: &'r mut Fit<'a, M>,
     rate: f64,
@@ -207,7 +242,7 @@ struct Rates<'r, 'a, M> {
     shown_at: Instant,
 }
 
-impl<M> Watch for Rates<'_, '_, M> {
+impl<M: ?Sized> Watch for Rates<'_, '_, M> {
     fn begin(&mut self, batch: usize) -> Result<()> {
         let all = self.steps.unwrap_or(0) * self.fit.epochs as u64;
         let rate = self.rate * self.fit.decay.at(self.first + batch as u64, all);
@@ -242,7 +277,7 @@ fn sentence(logs: &Logs) -> String {
 }
 
 /// Whether all variables of floating-point numbers are trained, so that the model keeps no statistics of its batches.
-fn has_no_statistics(model: &impl Model) -> bool {
+fn has_no_statistics(model: &(impl Model + ?Sized)) -> bool {
     let floats = model.vars().all_vars().iter().filter(|var| var.dtype().is_float()).count();
     floats == model.trainable().len()
 }

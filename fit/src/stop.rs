@@ -2,7 +2,6 @@
 
 use crate::history::Epoch;
 use ferrotune_nn::metrics::Metric;
-use ferrotune_state::Result;
 
 /// The rule of [`Fit::early_stop`](crate::Fit::early_stop).
 #[derive(Clone, Debug)]
@@ -13,24 +12,17 @@ pub(crate) struct EarlyStop {
 
 impl EarlyStop {
     /// The index of the best epoch: the first of those with the best value. NaN is never the best.
-    ///
-    /// # Errors
-    /// If an epoch has no such metric.
-    pub(crate) fn best(&self, epochs: &[Epoch], metrics: &[(String, Box<dyn Metric>)]) -> Result<Option<usize>> {
+    pub(crate) fn best(&self, epochs: &[Epoch], metrics: &[(String, Box<dyn Metric>)]) -> Option<usize> {
         let sign = if is_smaller_better(&self.metric, metrics) { -1.0 } else { 1.0 };
         let mut best: Option<(usize, f64)> = None;
         for (index, epoch) in epochs.iter().enumerate() {
-            let Some(value) = epoch.logs.get(&self.metric) else {
-                let names: Vec<&str> = epoch.logs.keys().map(String::as_str).collect();
-                let (metric, names) = (&self.metric, names.join(", "));
-                return Err(format!("early_stop watches `{metric}`, which is not measured; measured are {names}"))?;
-            };
+            let value = epoch.logs.get(&self.metric).copied().unwrap_or(f64::NAN);
             let value = value * sign;
             if !value.is_nan() && best.is_none_or(|(_, best)| value > best) {
                 best = Some((index, value));
             }
         }
-        Ok(best.map(|(index, _)| index))
+        best.map(|(index, _)| index)
     }
 
     /// Whether the training ends after `count` epochs.

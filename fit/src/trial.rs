@@ -13,7 +13,12 @@ use ferrotune_nn::Model;
 use ferrotune_state::{Pack, Restore, Result, Save, ShareError, Shared};
 use ferrotune_trial::{Trial, TrialError};
 
-pub(crate) fn run<M: Model>(fit: Fit<'_, M>, trial: &Trial, train: &Rows, valid: Option<&Rows>) -> Result<History> {
+pub(crate) fn run<M: Model + ?Sized>(
+    fit: Fit<'_, M>,
+    trial: &Trial,
+    train: &Rows,
+    valid: Option<&Rows>,
+) -> Result<History> {
     with_training(fit, train, valid, |training| {
         let vars = training.fit.model.vars();
         let mut saved = Progress::of(&[], Control { rate: 1.0, stop: false })?;
@@ -27,7 +32,7 @@ pub(crate) fn run<M: Model>(fit: Fit<'_, M>, trial: &Trial, train: &Rows, valid:
                 callback.on_resume(&training.epochs)?;
             }
         }
-        let is_over = !training.epochs.is_empty() && training.ends_early(training.best()?);
+        let is_over = !training.epochs.is_empty() && training.ends_early(training.best());
         let mut ended = if is_over { Ended::Early } else { Ended::Finished };
         if !is_over {
             for number in trial.epochs(training.fit.epochs) {
@@ -37,7 +42,7 @@ pub(crate) fn run<M: Model>(fit: Fit<'_, M>, trial: &Trial, train: &Rows, valid:
                     // The search continues this trial another time.
                     Ok(None) | Err(_) => return Err(TrialError::Stopped.into()),
                 };
-                let now = training.best()?;
+                let now = training.best();
                 best.keep(vars, now, training.epochs.len())?;
                 trial.report(number, logs)?;
                 let mut progress = Progress::of(&training.epochs, training.control)?;

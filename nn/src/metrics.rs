@@ -32,7 +32,7 @@ pub use auc::{Auc, auc};
 use candle_core::{DType, Result, Tensor, bail};
 pub use class_scores::{Average, ClassScore, f_beta, f1, precision, recall};
 pub use confusion::{Confusion, ConfusionMatrix, confusion_matrix};
-pub use custom::{Custom, Mean, custom, mean};
+pub use custom::{AsError, Custom, Mean, custom, mean};
 pub use ignoring::Ignoring;
 pub use regression::{Errors, RSquared, mae, mse, r2, rmse};
 

@@ -182,6 +182,11 @@ fn a_plateau_reduces_the_rate() -> Result<()> {
         plateau.on_epoch_end(0, &Logs::from([("loss".to_owned(), loss)]), &mut control)?;
     }
     assert_eq!(control.rate, 0.25);
+    let mut plateau = ReduceOnPlateau::new("accuracy", 0.5, 1).greater_is_better();
+    for accuracy in [0.1, 0.2, 0.3, 0.2] {
+        plateau.on_epoch_end(0, &Logs::from([("accuracy".to_owned(), accuracy)]), &mut control)?;
+    }
+    assert_eq!(control.rate, 0.125);
     Ok(())
 }
 
@@ -205,6 +210,12 @@ fn mistakes_are_errors_with_a_cure() -> Result<()> {
         .map(1, |_| Ok((Tensor::zeros(13, DType::F32, &Device::Cpu)?, Tensor::new(0_u32, &Device::Cpu)?)));
     let endless = endless.filter(|_| Ok(true));
     let model = self::model(13, 4, 3)?;
+    let rate = error(Fit::classifier(&model).optimizer(AdamW::lr(-1.0)));
+    assert!(rate.contains("the learning rate is -1; choose a number above 0"), "{rate}");
+    let named = error(Fit::classifier(&model).metric("val_x", metrics::f1()));
+    assert!(named.contains("a metric cannot have the name `val_x`"), "{named}");
+    let empty = Fit::classifier(&nn::seq()).run(&train, None).expect_err("nothing is trained").to_string();
+    assert!(empty.contains("no variables to train"), "{empty}");
     let unknown = Fit::classifier(&model).schedule(optim::linear(0.0)).run(&endless, None);
     assert!(unknown.expect_err("its length is unknown").to_string().contains("a schedule needs the number of rows"));
     assert_eq!(Fit::classifier(&model).epochs(1).run(&endless, None)?.len(), 1);
@@ -226,5 +237,17 @@ fn a_history_shows_curves_and_a_table() -> Result<()> {
     assert_eq!(text.lines().count(), 13, "{text}");
     assert!(text.ends_with("20 epochs") && text.starts_with("epoch"), "{text}");
     assert_eq!(bundle.text_of("text/html").matches("<polyline").count(), 4);
+    Ok(())
+}
+
+#[test]
+fn a_loss_that_is_not_finite_leaves_the_best_weights() -> Result<()> {
+    let [train, valid] = wine()?.split([0.5, 0.5], 7)?;
+    let model = model(13, 8, 3)?;
+    let explode = ReduceOnPlateau::new("val_loss", 1e30, 1).greater_is_better();
+    let fit = Fit::classifier(&model).optimizer(optim::SGD::lr(1e-3)).early_stop("val_loss", 30).callback(explode);
+    let error = fit.epochs(30).run(&train, &valid).expect_err("the rate explodes").to_string();
+    assert!(error.contains("is NaN; lower the learning rate"), "{error}");
+    assert!(Fit::classifier(&model).evaluate(&valid)?["loss"].is_finite());
     Ok(())
 }

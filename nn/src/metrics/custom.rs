@@ -100,3 +100,45 @@ where
         Ok((self.value)(&total.numbers))
     }
 }
+
+impl<M: Metric> Meter<M> {
+    /// The same metric as an error: a smaller value is better, as early stopping needs to know of a closure's metric.
+    ///
+    /// ```
+    /// use ferrotune_nn::metrics::{self, Metric as _};
+    /// let far = metrics::mean(|outputs, targets| (outputs - targets)?.abs()?.gt(1_f32)).error();
+    /// assert!(far.metric().is_error());
+    /// ```
+    #[must_use]
+    pub fn error(self) -> Meter<AsError<M>> {
+        Meter::new(AsError { metric: self.into_metric() })
+    }
+}
+
+/// The metric of [`Meter::error`].
+#[derive(Clone, Copy, Debug)]
+pub struct AsError<M> {
+    metric: M,
+}
+
+impl<M: Metric> Metric for AsError<M> {
+    fn measure(&self, outputs: &Tensor, targets: &Tensor, weights: Option<&Tensor>) -> Result<Tensor> {
+        self.metric.measure(outputs, targets, weights)
+    }
+
+    fn merge(&self, total: &mut Measured, batch: Measured) -> Result<()> {
+        self.metric.merge(total, batch)
+    }
+
+    fn value(&self, total: &Measured) -> Result<f64> {
+        self.metric.value(total)
+    }
+
+    fn per_class(&self, total: &Measured) -> Result<Vec<f64>> {
+        self.metric.per_class(total)
+    }
+
+    fn is_error(&self) -> bool {
+        true
+    }
+}
