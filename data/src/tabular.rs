@@ -133,7 +133,7 @@ impl Table {
             kind @ (Kind::Text | Kind::Date) => {
                 let note = column.note().map(|note| format!(" ({note})")).unwrap_or_default();
                 return failed(format!(
-                    "its kind is {kind}{note}, and a target is a number, a category or yes/no; `.category(\"{name}\")` makes classes of it"
+                    "its kind is {kind}{note}, and a target is a number, a category or yes/no; read the file with `.category(\"{name}\")` for classes"
                 ));
             }
         }
@@ -144,7 +144,7 @@ impl Table {
                 count => format!("rows {first}, {} and {} more of {} have", gaps[1], count - 2, self.name),
             };
             return failed(format!(
-                "{rows} no value to predict; fill them, or leave such rows out with `.without_gaps(\"{name}\")` before `.target`"
+                "{rows} no value to predict; fill them, or leave such rows out with `.without_gaps(\"{name}\")` first"
             ));
         }
         Ok(Table { target: Some(place), ..self.clone() })

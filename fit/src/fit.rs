@@ -131,7 +131,8 @@ impl<'a, M: Model + ?Sized> Fit<'a, M> {
     /// Ends the training when this metric has not become better for `patience` epochs in a row. The model then has the weights of
     /// the best epoch, also after an interrupt, and if all epochs ran.
     ///
-    /// Losses and errors such as `val_loss` and `val_mae` are better when they are smaller, other metrics when they are greater.
+    /// Losses and errors such as `val_loss` and `val_mae` are better when they are smaller, other metrics when they are greater. The
+    /// weights of the best epoch take the memory of the variables once more, and twice while a better epoch is copied; a checkpoint has them, too.
     #[must_use]
     pub fn early_stop(self, metric: &str, patience: usize) -> Fit<'a, M> {
         Fit { early_stop: Some(EarlyStop { metric: metric.to_owned(), patience }), ..self }

@@ -42,6 +42,8 @@ pub(crate) struct Training<'f, 'a, M: ?Sized> {
     rate: f64,
     pub(crate) control: Control,
     pub(crate) epochs: Vec<Epoch>,
+    /// The number of epochs that belong to another trial, which this one continues. Early stopping leaves them out.
+    pub(crate) inherited: usize,
 }
 
 /// Prepares a training, and calls `work` with it.
@@ -93,6 +95,7 @@ pub(crate) fn with_training<M: Model + ?Sized, T>(
         rate,
         control: Control { rate: 1.0, stop: false },
         epochs: Vec::new(),
+        inherited: 0,
         fit: &mut fit,
     };
     work(&mut training)
@@ -165,13 +168,17 @@ impl<M: Model + ?Sized> Training<'_, '_, M> {
 
     /// The index of the best epoch so far; none without early stopping.
     pub(crate) fn best(&self) -> Option<usize> {
-        self.fit.early_stop.as_ref().and_then(|early_stop| early_stop.best(&self.epochs, self.parts.metrics))
+        let early_stop = self.fit.early_stop.as_ref()?;
+        let best = early_stop.best(&self.epochs[self.inherited..], self.parts.metrics)?;
+        Some(best + self.inherited)
     }
 
     /// Whether the training ends before its last epoch.
     pub(crate) fn ends_early(&self, best: Option<usize>) -> bool {
+        let own = self.epochs.len() - self.inherited;
+        let best = best.map(|best| best - self.inherited);
         let early_stop = self.fit.early_stop.as_ref();
-        self.control.stop || early_stop.is_some_and(|early_stop| early_stop.ends(best, self.epochs.len()))
+        self.control.stop || early_stop.is_some_and(|early_stop| early_stop.ends(best, own))
     }
 }
 

@@ -25,7 +25,7 @@ impl EarlyStop {
         best.map(|(index, _)| index)
     }
 
-    /// Whether the training ends after `count` epochs.
+    /// Whether the training ends after `count` epochs, of which the best one had this index.
     pub(crate) fn ends(&self, best: Option<usize>, count: usize) -> bool {
         count.saturating_sub(best.map_or(0, |best| best + 1)) >= self.patience.max(1)
     }

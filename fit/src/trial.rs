@@ -26,21 +26,38 @@ pub(crate) fn run<M: Model + ?Sized>(
         trial.restore(State { vars, optimizing: training.optimizing, progress: &mut saved, best: &mut best })?;
         training.epochs = saved.epochs()?;
         training.control = saved.control();
+        let own = trial.first_report().map_or(training.epochs.len(), |first| first as usize);
+        training.inherited = own.min(training.epochs.len());
+        if best.epoch.is_some_and(|best| best < training.inherited) {
+            best = Best::default();
+        }
         for callback in &mut training.fit.callbacks {
             callback.on_train_begin()?;
             if !training.epochs.is_empty() {
                 callback.on_resume(&training.epochs)?;
             }
         }
-        let is_over = !training.epochs.is_empty() && training.ends_early(training.best());
+        let is_over = training.epochs.len() > training.inherited && training.ends_early(training.best());
         let mut ended = if is_over { Ended::Early } else { Ended::Finished };
         if !is_over {
             for number in trial.epochs(training.fit.epochs) {
                 let logs = match training.epoch(number, &mut |_| {}) {
                     Ok(Some(epoch)) => epoch.logs.clone(),
-                    Err(error) if !is_interrupted() => return Err(error),
-                    // The search continues this trial another time.
-                    Ok(None) | Err(_) => return Err(TrialError::Stopped.into()),
+                    Err(error) if !is_interrupted() => {
+                        best.put_back(vars)?;
+                        return Err(error);
+                    }
+                    interrupted => {
+                        if let Err(error) = interrupted {
+                            eprintln!("ferrotune: the training was interrupted: {error}");
+                        }
+                        if !trial.is_given() {
+                            // The search continues this trial another time.
+                            return Err(TrialError::Stopped.into());
+                        }
+                        ended = Ended::Interrupted;
+                        break;
+                    }
                 };
                 let now = training.best();
                 best.keep(vars, now, training.epochs.len())?;

@@ -15,7 +15,8 @@ use std::process::Command;
 /// ```
 ///
 /// # Errors
-/// If there is no such study, none of its trials has finished, or a checkpoint cannot be read.
+/// If there is no such study, none of its trials has a value, or a checkpoint cannot be read. While no trial has finished, it is a pruned
+/// one, and `note` says so.
 #[track_caller]
 pub fn best(study: impl AsRef<Path>) -> Result<BestTrial> {
     ferrotune_trial::located(read(study.as_ref()).map_err(ferrotune_trial::Error::into_source))

@@ -199,8 +199,14 @@ impl Encoder {
             (_, Value::Gap) => Some(Known::Gap),
             (Step::Number { .. }, Value::Number(number)) if number.is_finite() => Some(Known::Number(*number)),
             (Step::YesNo { .. }, Value::YesNo(bit)) => Some(Known::YesNo(*bit)),
-            (Step::OneHot { .. } | Step::Ordinal { .. }, Value::Number(number)) => {
-                self.of_text(&number.to_string(), &self.categories())
+            (Step::OneHot { categories, .. } | Step::Ordinal { categories, .. }, Value::Number(number)) => {
+                // A category may be written in several ways, as `37`, `37.0` or `037`. One that is no number is no such value.
+                let mut written = categories.iter().map(|text| text.parse::<f64>().ok());
+                let place = written.clone().position(|text| text == Some(*number));
+                written.any(|text| text.is_some()).then_some(Known::Category(place))
+            }
+            (Step::OneHot { .. } | Step::Ordinal { .. }, Value::Text(text)) if text.trim().is_empty() => {
+                Some(Known::Gap)
             }
             (_, Value::Text(text)) => self.of_text(text.trim(), &self.categories()),
             _ => None,

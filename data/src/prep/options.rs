@@ -129,7 +129,7 @@ impl PrepOptions {
     }
 
     /// Makes one feature of the categories of a column: the place among the sorted categories, counted from 1 and divided by their
-    /// number. A category that the part for training does not have is 0.
+    /// number. A text of `fill_with` that no row has comes last. A category that the part for training does not have is 0.
     pub fn ordinal(mut self, column: &str) -> PrepOptions {
         self.ordinal.insert(column.to_owned(), true);
         self

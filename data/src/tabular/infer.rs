@@ -3,7 +3,7 @@
 
 use super::column::{Column, NO_BIT, NO_DATE, NO_TEXT, Values};
 use super::date;
-use super::number::{Number, number};
+use super::number::{Number, number, numbers_of};
 use crate::DataError;
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -73,7 +73,7 @@ impl Texts<'_> {
 
     /// Makes gaps of the rows whose text means one.
     fn remove_gaps(&mut self, gaps: &[String]) {
-        let numbers: Vec<f64> = gaps.iter().filter_map(|gap| gap.trim().parse().ok()).collect();
+        let numbers = numbers_of(gaps);
         let is_number = |text: &str| matches!(number(text), Number::Plain(number) if numbers.contains(&number));
         let is_gap =
             |text: &String| gaps.contains(text) || !self.is_typed && (GAPS.contains(&text.as_str()) || is_number(text));

@@ -35,6 +35,16 @@ pub(super) fn number(text: &str) -> Number {
     }
 }
 
+/// The numbers among texts that mean gaps. A code such as `0999` means no number.
+pub(super) fn numbers_of(gaps: &[String]) -> Vec<f64> {
+    let value = |gap: &String| match number(gap.trim()) {
+        Number::Plain(number) => Some(number),
+        Number::Infinite => gap.trim().parse().ok(),
+        Number::Code(_) | Number::Comma | Number::No => None,
+    };
+    gaps.iter().filter_map(value).collect()
+}
+
 fn is_code(text: &str, unsigned: &str) -> bool {
     let digits = unsigned.bytes().take_while(u8::is_ascii_digit).count();
     let has_zeros = digits > 1 && unsigned.starts_with('0');

@@ -2,7 +2,7 @@
 
 use super::column::{Column, NO_BIT, NO_DATE, NO_TEXT, Values};
 use super::infer::{Ask, GAPS, Texts};
-use super::number::{Number, number};
+use super::number::{Number, number, numbers_of};
 use super::read::{Asked, damaged};
 use crate::{DataError, Result};
 use ferrotune_reader::Array;
@@ -88,7 +88,9 @@ impl Raw {
         Raw::Texts { rows, texts, places }
     }
 
-    fn append(&mut self, more: Raw) -> Added {
+    fn append(&mut self, mut more: Raw) -> Added {
+        more.fit_gaps(self);
+        self.fit_gaps(&more);
         match (&mut *self, more) {
             (Raw::Gaps(rows), more) if *rows == 0 => *self = more,
             (Raw::Numbers(rows), Raw::Numbers(more)) => rows.extend(more),
@@ -125,6 +127,21 @@ impl Raw {
         Ok(())
     }
 
+    /// Makes gaps of the other column's type, if this one has no value: a part of a file without values may have another type.
+    fn fit_gaps(&mut self, other: &Raw) {
+        let Raw::Numbers(numbers) = self else { return };
+        let rows = numbers.len();
+        if rows == 0 || !numbers.iter().all(|number| number.is_nan()) {
+            return;
+        }
+        *self = match other {
+            Raw::Gaps(_) | Raw::Numbers(_) => return,
+            Raw::YesNo(_) => Raw::YesNo(vec![NO_BIT; rows]),
+            Raw::Dates(_) => Raw::Dates(vec![NO_DATE; rows]),
+            Raw::Texts { .. } => Raw::of_texts(vec![NO_TEXT; rows], Vec::new()),
+        };
+    }
+
     fn kind(&self) -> &'static str {
         match self {
             Raw::Gaps(_) => "gaps",
@@ -137,7 +154,7 @@ impl Raw {
 
     /// Makes gaps of the numbers that are written so. Texts become gaps when their kind is found.
     fn with_gaps(mut self, gaps: &[String]) -> Raw {
-        let gaps: Vec<f64> = gaps.iter().filter_map(|gap| gap.trim().parse().ok()).collect();
+        let gaps = numbers_of(gaps);
         if let Raw::Numbers(rows) = &mut self {
             rows.iter_mut().filter(|row| gaps.contains(row)).for_each(|row| *row = f64::NAN);
         }

@@ -188,6 +188,7 @@ fn a_row_has_the_features_of_its_row_in_the_table() {
             "perhaps".into(),
             "column `garden`: it takes true or false, `true` or `false`, and not the text `perhaps`",
         ),
+        ("city", 3.into(), "column `city`: it takes a text, and not the number 3"),
         ("garden", 1.into(), "column `garden`: it takes true or false, `true` or `false`, and not the number 1"),
         (
             "listed",
@@ -197,6 +198,12 @@ fn a_row_has_the_features_of_its_row_in_the_table() {
     ] {
         assert_eq!(error(prep.row([(name, value)])), expected);
     }
+    let sizes = ["37.0", "36.50", "37.0"].map(Value::from).to_vec();
+    let sizes = Table::from_columns([("size", sizes), ("y", [1., 2., 3.].map(Value::from).to_vec())]).unwrap();
+    let sizes = Prep::fit(&sizes.with_target("y").unwrap()).unwrap();
+    let features = |value: Value| sizes.row([("size", value)]).unwrap().to_vec2::<f32>().unwrap();
+    assert_eq!((features(37.into()), features(36.5.into())), (features("37.0".into()), features("36.50".into())));
+    assert_eq!(features("".into()), features(gap()));
     assert_eq!(
         error(prep.row([("age", 1.into()), ("age", 2.into())])),
         "column `age`: it is given twice; give it once"
@@ -305,12 +312,12 @@ fn targets_have_values_and_texts_are_asked_for() {
     );
     assert_eq!(
         seen(error(csv(&file).target("kind"))),
-        "column `kind`: rows 7, 37 and 2 more of FILE have no value to predict; fill them, or leave such rows out with `.without_gaps(\"kind\")` before `.target`"
+        "column `kind`: rows 7, 37 and 2 more of FILE have no value to predict; fill them, or leave such rows out with `.without_gaps(\"kind\")` first"
     );
     assert_eq!(csv(&file).without_gaps("kind").target("kind").unwrap().len(), 96);
     assert_eq!(
         seen(error(csv(&file).target("name"))),
-        "column `name`: its kind is text, and a target is a number, a category or yes/no; `.category(\"name\")` makes classes of it"
+        "column `name`: its kind is text, and a target is a number, a category or yes/no; read the file with `.category(\"name\")` for classes"
     );
     assert_eq!(csv(&file).category("name").target("name").unwrap().classes().map(<[String]>::len), Some(100));
     assert_eq!(seen(error(csv(&file).target("nam"))), "FILE: there is no column `nam`; did you mean `name`?");

@@ -119,6 +119,9 @@ fn what_is_asked_for_decides() {
     let file = write(folder.path(), "y.csv", "x,y\n1,a\nunknown,b\n3,c\n");
     assert_eq!(seen(csv(&file).gaps(["unknown"]).table(), &file), "3 rows; x: number 1 gaps; y: category");
     assert_eq!(seen(csv(&file).category("x").table(), &file), "3 rows; x: category; y: category");
+    let codes = write(folder.path(), "codes.csv", "zip,n\n000,0\n0123,5\n0042,0\n");
+    let options = csv(&codes).gaps(["000"]).category("zip");
+    assert_eq!(seen(options.table(), &codes), "3 rows; zip: category 1 gaps; n: number", "a code is no number");
     let written = write(folder.path(), "z.csv", "x,y\n1,-999.0\n-999,b\n-999.00,c\n");
     assert_eq!(seen(csv(&written).gaps(["-999"]).table(), &written), "3 rows; x: number 2 gaps; y: category 1 gaps");
     for (options, error) in [

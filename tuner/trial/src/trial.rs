@@ -97,6 +97,19 @@ impl Trial {
         self.assignment.execution
     }
 
+    /// The first step that this trial itself has reported, also in an earlier process; none before its first report. The steps before it in a
+    /// checkpoint are those of a trial that it continues.
+    #[doc(hidden)]
+    pub fn first_report(&self) -> Option<u64> {
+        self.record.borrow().metrics.keys().next().copied()
+    }
+
+    /// Whether this is a trial of given values, which belongs to no search.
+    #[doc(hidden)]
+    pub fn is_given(&self) -> bool {
+        self.fixed.is_some()
+    }
+
     /// The trial's own folder. Its files stay with the study. Without processes, the folder exists only after the first
     /// checkpoint.
     pub fn folder(&self) -> &Path {

@@ -19,7 +19,7 @@ use ferrotune_results::overview::Entry;
 use ferrotune_results::plot::{self, Focus};
 use ferrotune_results::tensorboard;
 use ferrotune_space::checkpoint::step_of;
-use ferrotune_space::record::{DeviceUse, MemoryCheck, TrialRecord};
+use ferrotune_space::record::{DeviceUse, Ending, MemoryCheck, TrialRecord};
 use ferrotune_tuner::supervisor::output_of;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -134,13 +134,18 @@ pub(crate) fn best_as_json(folder: &Path) -> Result<serde_json::Value> {
     let step = weights.as_ref().map(|weights| step_of(&weights.path)).transpose()?.flatten();
     let metrics = step.and_then(|step| trial.metrics.get(&step)).or_else(|| trial.metrics.values().last());
     let values = trial.parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value.clone()));
+    let pruned = || {
+        (trial.ending != Some(Ending::Finished))
+            .then(|| format!("no trial has finished; this one is {}", ending(trial)))
+    };
+    let note = weights.as_ref().and_then(|weights| weights.note.clone()).or_else(pruned);
     Ok(serde_json::json!({
         "trial": trial.number,
         "value": trial.value(),
         "values": values.collect::<BTreeMap<_, _>>(),
         "metrics": metrics,
         "checkpoint": weights.as_ref().map(|weights| &weights.path),
-        "note": weights.as_ref().and_then(|weights| weights.note.as_ref()),
+        "note": note,
     }))
 }
 

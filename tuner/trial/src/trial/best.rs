@@ -2,6 +2,7 @@
 
 use super::{FixedTrial, FixedValues, Trial};
 use ferrotune_space::Value;
+use ferrotune_state::{Restore, Result, located};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -37,7 +38,7 @@ struct Told {
 impl BestTrial {
     /// Reads what `ferrotune best` prints.
     #[doc(hidden)]
-    pub fn of_json(json: &[u8]) -> Result<BestTrial, serde_json::Error> {
+    pub fn of_json(json: &[u8]) -> serde_json::Result<BestTrial> {
         let Told { trial, value, values, metrics, checkpoint, note } = serde_json::from_slice(json)?;
         let fixed = Trial::of(FixedValues::of(values.into_iter().collect()));
         let fixed = match &checkpoint {
@@ -46,6 +47,24 @@ impl BestTrial {
         };
         let numbers = metrics.unwrap_or_default().into_iter().map(|(name, value)| (name, value.unwrap_or(f64::NAN)));
         Ok(BestTrial { trial, value, metrics: numbers.collect(), checkpoint, note, fixed })
+    }
+}
+
+impl BestTrial {
+    /// Loads the weights of the trial, or all that its objective saved, as [`Trial::restore`] does.
+    ///
+    /// # Errors
+    /// If the trial has no checkpoint, and the errors of [`Trial::restore`].
+    #[track_caller]
+    pub fn restore(&self, state: impl Restore) -> Result<()> {
+        if self.checkpoint.is_none() {
+            let missing = format!(
+                "trial {} has no checkpoint; save one in the objective with trial.checkpoint(&vars)?, or keep more with --keep-best",
+                self.trial
+            );
+            return located(Err(missing));
+        }
+        self.fixed.restore(state).map(drop)
     }
 }
 
@@ -62,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_trial_has_the_values_that_the_program_prints() -> ferrotune_state::Result<()> {
+    fn the_best_trial_has_the_values_that_the_program_prints() -> Result<()> {
         let json =
             br#"{"trial": 7, "value": 0.5, "values": {"lr": 0.01, "units": 64}, "metrics": {"loss": 0.5, "nan": null},
             "checkpoint": null, "note": null}"#;
@@ -71,7 +90,8 @@ mod tests {
         assert!(best.metrics["nan"].is_nan());
         assert_eq!(best.int("units", 1..=100).get()?, 64);
         assert_eq!(best.float("lr", 1e-3..=1.0).get()?, 0.01);
-        assert!(!best.restore(&candle_nn::VarMap::new())?);
+        let error = best.restore(&candle_nn::VarMap::new()).expect_err("it has no checkpoint").to_string();
+        assert!(error.contains("trial 7 has no checkpoint; save one"), "{error}");
         Ok(())
     }
 }
