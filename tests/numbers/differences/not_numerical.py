@@ -85,7 +85,11 @@ REASONS = {
         candle_nn::optim::SGD::set_learning_rate ferrotune_trial::optim::AdamW::learning_rate ferrotune_trial::optim::AdamW::new
         ferrotune_trial::optim::AdamW::new_lr ferrotune_trial::optim::AdamW::set_learning_rate ferrotune_trial::optim::Lion::learning_rate ferrotune_trial::optim::Lion::new
         ferrotune_trial::optim::Lion::set_learning_rate ferrotune_trial::optim::SGD::learning_rate ferrotune_trial::optim::SGD::new
-        ferrotune_trial::optim::SGD::set_learning_rate
+        ferrotune_trial::optim::SGD::set_learning_rate ferrotune_trial::optim::AnyOptimizer::* ferrotune_trial::optim::Config::build
+        ferrotune_trial::optim::ask
+    """,
+    "is a share of a rate, which the tests in Rust compute by hand": """
+        ferrotune_trial::optim::Decay::* ferrotune_trial::optim::constant ferrotune_trial::optim::cosine ferrotune_trial::optim::linear
     """,
     "is what each schedule's row computes": "ferrotune_trial::optim::Schedule::at",
 }

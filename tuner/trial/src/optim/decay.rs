@@ -69,3 +69,22 @@ impl Decay {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_have_their_shape() {
+        let shares = |decay: Decay, steps: &[u64]| -> Vec<f64> {
+            steps.iter().map(|step| (decay.at(*step, 100) * 1e6).round() / 1e6).collect()
+        };
+        assert_eq!(shares(constant(), &[0, 50, 200]), [1.0; 3]);
+        assert_eq!(shares(linear(0.2), &[0, 50, 100, 101]), [1.0, 0.6, 0.2, 0.2]);
+        // cos(π/4) is 0.707107.
+        assert_eq!(shares(cosine(0.5), &[0, 25, 50, 75, 100, 500]), [1.0, 0.926777, 0.75, 0.573223, 0.5, 0.5]);
+        assert_eq!(shares(cosine(0.0).warm_up(0.2), &[0, 9, 19, 20, 60, 100]), [0.05, 0.5, 1.0, 1.0, 0.5, 0.0]);
+        assert_eq!(linear(0.0).at(3, 0), 0.0);
+        assert_eq!(constant().warm_up(7.0).at(9, 10), 1.0);
+    }
+}
