@@ -24,8 +24,8 @@ use ferrotune_trial::optim::{Config, Decay, ParamsAdamW, constant};
 /// |---|---|
 /// | `loss`, `accuracy`, … | the mean over the batches of an epoch, as the model was at each of them |
 /// | `val_loss`, `val_accuracy`, … | of the validation data, after the epoch |
-pub struct Fit<'a, M: ?Sized> {
-    pub(crate) model: &'a M,
+pub struct Fit<'a> {
+    pub(crate) model: &'a dyn Model,
     pub(crate) criterion: Criterion<'a>,
     pub(crate) optimizer: Box<dyn Config + 'a>,
     pub(crate) decay: Decay,
@@ -38,9 +38,9 @@ pub struct Fit<'a, M: ?Sized> {
     pub(crate) callbacks: Vec<Box<dyn Callback + 'a>>,
 }
 
-impl<'a, M: Model + ?Sized> Fit<'a, M> {
+impl<'a> Fit<'a> {
     /// A training without a loss; [`Fit::loss`] sets one.
-    pub fn new(model: &'a M) -> Fit<'a, M> {
+    pub fn new(model: &'a impl Model) -> Fit<'a> {
         Fit {
             model,
             criterion: Criterion::None,
@@ -58,12 +58,12 @@ impl<'a, M: Model + ?Sized> Fit<'a, M> {
 
     /// A training with the cross-entropy, which also measures the accuracy. The outputs are a score for each class, or one logit for each
     /// row of two classes; the targets are classes of type `u32`.
-    pub fn classifier(model: &'a M) -> Fit<'a, M> {
+    pub fn classifier(model: &'a impl Model) -> Fit<'a> {
         Fit::new(model).criterion(CrossEntropy::default()).metric("accuracy", metrics::accuracy())
     }
 
     /// A training with the mean squared error, which also measures the mean absolute error. The targets are numbers.
-    pub fn regressor(model: &'a M) -> Fit<'a, M> {
+    pub fn regressor(model: &'a impl Model) -> Fit<'a> {
         Fit::new(model).criterion(Mse).metric("mae", metrics::mae())
     }
 
@@ -79,50 +79,50 @@ impl<'a, M: Model + ?Sized> Fit<'a, M> {
     /// # Ok::<(), ferrotune_state::Error>(())
     /// ```
     #[must_use]
-    pub fn loss(self, loss: impl Fn(&Tensor, &Tensor) -> candle_core::Result<Tensor> + 'a) -> Fit<'a, M> {
+    pub fn loss(self, loss: impl Fn(&Tensor, &Tensor) -> candle_core::Result<Tensor> + 'a) -> Fit<'a> {
         Fit { criterion: Criterion::closure(loss), ..self }
     }
 
     /// Sets a loss of `nn::loss`, such as `CrossEntropy { label_smoothing: 0.1, ..Default::default() }`.
     #[must_use]
-    pub fn criterion(self, loss: impl Loss + 'a) -> Fit<'a, M> {
+    pub fn criterion(self, loss: impl Loss + 'a) -> Fit<'a> {
         Fit { criterion: Criterion::Loss(Box::new(loss)), ..self }
     }
 
     /// Sets the optimiser, such as `AdamW::lr(1e-3)` or `optim::SGD::lr(0.1)`.
     #[must_use]
-    pub fn optimizer(self, optimizer: impl Config + 'a) -> Fit<'a, M> {
+    pub fn optimizer(self, optimizer: impl Config + 'a) -> Fit<'a> {
         Fit { optimizer: Box::new(optimizer), ..self }
     }
 
     /// Sets the decay of the learning rate over the whole training, such as `optim::cosine(0.1)`.
     #[must_use]
-    pub fn schedule(self, decay: Decay) -> Fit<'a, M> {
+    pub fn schedule(self, decay: Decay) -> Fit<'a> {
         Fit { decay, ..self }
     }
 
     /// Sets the number of rows in a batch.
     #[must_use]
-    pub fn batch(self, rows: usize) -> Fit<'a, M> {
+    pub fn batch(self, rows: usize) -> Fit<'a> {
         Fit { batch: rows, ..self }
     }
 
     /// Sets the number of epochs: passes over the data.
     #[must_use]
-    pub fn epochs(self, epochs: usize) -> Fit<'a, M> {
+    pub fn epochs(self, epochs: usize) -> Fit<'a> {
         Fit { epochs, ..self }
     }
 
     /// Sets the number of elements among which the next one is chosen, as in `Dataset::shuffle`; with 0 the order is that of the data.
     /// Otherwise it is the whole data if its length is known, at most 100,000, and 10,000 if not.
     #[must_use]
-    pub fn shuffle(self, buffer: usize) -> Fit<'a, M> {
+    pub fn shuffle(self, buffer: usize) -> Fit<'a> {
         Fit { shuffle: Some(buffer), ..self }
     }
 
     /// Adds a metric, which is measured on the data for training, and as `val_NAME` on those for validation.
     #[must_use]
-    pub fn metric<N: Metric + 'static>(mut self, name: &str, metric: Meter<N>) -> Fit<'a, M> {
+    pub fn metric<N: Metric + 'static>(mut self, name: &str, metric: Meter<N>) -> Fit<'a> {
         self.metrics.retain(|(other, _)| other != name);
         self.metrics.push((name.to_owned(), Box::new(metric.into_metric())));
         self
@@ -134,13 +134,13 @@ impl<'a, M: Model + ?Sized> Fit<'a, M> {
     /// Losses and errors such as `val_loss` and `val_mae` are better when they are smaller, other metrics when they are greater. The
     /// weights of the best epoch take the memory of the variables once more, and twice while a better epoch is copied; a checkpoint has them, too.
     #[must_use]
-    pub fn early_stop(self, metric: &str, patience: usize) -> Fit<'a, M> {
+    pub fn early_stop(self, metric: &str, patience: usize) -> Fit<'a> {
         Fit { early_stop: Some(EarlyStop { metric: metric.to_owned(), patience }), ..self }
     }
 
     /// Clips the gradients of each step to this norm, over all variables.
     #[must_use]
-    pub fn clip_norm(self, max_norm: f64) -> Fit<'a, M> {
+    pub fn clip_norm(self, max_norm: f64) -> Fit<'a> {
         Fit { clip_norm: Some(max_norm), ..self }
     }
 
@@ -163,13 +163,13 @@ impl<'a, M: Model + ?Sized> Fit<'a, M> {
     /// # Ok::<(), ferrotune_state::Error>(())
     /// ```
     #[must_use]
-    pub fn on_epoch(self, function: impl FnMut(usize, &Logs) -> Result<()> + 'a) -> Fit<'a, M> {
+    pub fn on_epoch(self, function: impl FnMut(usize, &Logs) -> Result<()> + 'a) -> Fit<'a> {
         self.callback(OnEpoch(function))
     }
 
     /// Adds a callback, such as [`CsvLog`](crate::CsvLog).
     #[must_use]
-    pub fn callback(mut self, callback: impl Callback + 'a) -> Fit<'a, M> {
+    pub fn callback(mut self, callback: impl Callback + 'a) -> Fit<'a> {
         self.callbacks.push(Box::new(callback));
         self
     }

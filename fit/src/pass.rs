@@ -20,8 +20,8 @@ const READ_TOGETHER: usize = 64;
 const MOST_PENDING: usize = 8 * READ_TOGETHER;
 
 /// What both passes use.
-pub(crate) struct Parts<'a, M: ?Sized> {
-    pub(crate) model: &'a M,
+pub(crate) struct Parts<'a> {
+    pub(crate) model: &'a dyn Model,
     pub(crate) criterion: &'a Criterion<'a>,
     pub(crate) metrics: &'a [(String, Box<dyn Metric>)],
     pub(crate) device: Device,
@@ -41,7 +41,7 @@ pub(crate) struct Optimizing {
 /// A step of a pass: of inputs, targets and, where rows are filled up, weights.
 pub(crate) type PassStep<'s> = Step<Box<dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>> + 's>>;
 
-impl<M: Model + ?Sized> Parts<'_, M> {
+impl Parts<'_> {
     /// A step that changes the variables.
     pub(crate) fn training<'s>(&'s self, optimizing: &'s Optimizing) -> PassStep<'s> {
         let step = move |arguments: &[Tensor]| {
@@ -150,13 +150,13 @@ impl Watch for () {
 }
 
 /// The sums over the batches of a pass.
-struct Totals<'p, 'a, M: ?Sized> {
-    parts: &'p Parts<'a, M>,
+struct Totals<'p, 'a> {
+    parts: &'p Parts<'a>,
     loss: [f64; 2],
     metrics: Vec<Option<Measured>>,
 }
 
-impl<M: ?Sized> Totals<'_, '_, M> {
+impl Totals<'_, '_> {
     /// Reads the tensors of batches: those of the same shape together.
     fn read(&mut self, pending: &mut Vec<(usize, Tensor)>) -> Result<()> {
         let pending = std::mem::take(pending);

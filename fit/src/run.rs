@@ -29,10 +29,10 @@ const SHOWN: Duration = Duration::from_millis(200);
 pub(crate) type Rows = Dataset<(Tensor, Tensor)>;
 
 /// A training that is under way.
-pub(crate) struct Training<'f, 'a, M: ?Sized> {
-    pub(crate) fit: &'f mut Fit<'a, M>,
+pub(crate) struct Training<'f, 'a> {
+    pub(crate) fit: &'f mut Fit<'a>,
     pub(crate) optimizing: &'f Optimizing,
-    parts: &'f Parts<'f, M>,
+    parts: &'f Parts<'f>,
     training: PassStep<'f>,
     validation: PassStep<'f>,
     batches: Rows,
@@ -47,11 +47,11 @@ pub(crate) struct Training<'f, 'a, M: ?Sized> {
 }
 
 /// Prepares a training, and calls `work` with it.
-pub(crate) fn with_training<M: Model + ?Sized, T>(
-    mut fit: Fit<'_, M>,
+pub(crate) fn with_training<T>(
+    mut fit: Fit<'_>,
     train: &Rows,
     valid: Option<&Rows>,
-    work: impl FnOnce(&mut Training<'_, '_, M>) -> Result<T>,
+    work: impl FnOnce(&mut Training<'_, '_>) -> Result<T>,
 ) -> Result<T> {
     if fit.batch == 0 {
         Err("a batch of 0 rows trains nothing; choose `.batch(32)`")?;
@@ -102,7 +102,7 @@ pub(crate) fn with_training<M: Model + ?Sized, T>(
 }
 
 /// Fails if metrics have names that stand for something else, or early stopping watches one that does not exist.
-fn check_names<M: ?Sized>(fit: &Fit<'_, M>, has_validation: bool) -> Result<()> {
+fn check_names(fit: &Fit<'_>, has_validation: bool) -> Result<()> {
     let names = || fit.metrics.iter().map(|(name, _)| name.as_str());
     if let Some(name) = names().find(|name| *name == "loss" || name.starts_with("val_")) {
         Err(format!(
@@ -121,7 +121,7 @@ fn check_names<M: ?Sized>(fit: &Fit<'_, M>, has_validation: bool) -> Result<()> 
     Ok(())
 }
 
-impl<M: Model + ?Sized> Training<'_, '_, M> {
+impl Training<'_, '_> {
     /// Trains for an epoch, and validates; none after an interrupt.
     ///
     /// # Errors
@@ -182,7 +182,7 @@ impl<M: Model + ?Sized> Training<'_, '_, M> {
     }
 }
 
-pub(crate) fn run<M: Model + ?Sized>(fit: Fit<'_, M>, train: &Rows, valid: Option<&Rows>) -> Result<History> {
+pub(crate) fn run(fit: Fit<'_>, train: &Rows, valid: Option<&Rows>) -> Result<History> {
     with_training(fit, train, valid, |training| {
         let mut best = Best::default();
         let mut ended = Ended::Finished;
@@ -226,7 +226,7 @@ pub(crate) fn run<M: Model + ?Sized>(fit: Fit<'_, M>, train: &Rows, valid: Optio
     })
 }
 
-pub(crate) fn evaluate<M: Model + ?Sized>(fit: Fit<'_, M>, data: &Rows) -> Result<Logs> {
+pub(crate) fn evaluate(fit: Fit<'_>, data: &Rows) -> Result<Logs> {
     let device = fit.model.device().unwrap_or(Device::Cpu);
     let shapes = RefCell::new(HashMap::new());
     let Fit { model, criterion, metrics, batch, .. } = &fit;
@@ -237,9 +237,9 @@ pub(crate) fn evaluate<M: Model + ?Sized>(fit: Fit<'_, M>, data: &Rows) -> Resul
 }
 
 /// Sets the learning rate before each batch, and shows the progress within an epoch.
-struct Rates<'r, 'a, M: ?Sized> {
+struct Rates<'r, 'a> {
     optimizing: &'r Optimizing,
-    fit: &'r mut Fit<'a, M>,
+    fit: &'r mut Fit<'a>,
     rate: f64,
     /// The number of the epoch's first step.
     first: u64,
@@ -249,7 +249,7 @@ struct Rates<'r, 'a, M: ?Sized> {
     shown_at: Instant,
 }
 
-impl<M: ?Sized> Watch for Rates<'_, '_, M> {
+impl Watch for Rates<'_, '_> {
     fn begin(&mut self, batch: usize) -> Result<()> {
         let all = self.steps.unwrap_or(0) * self.fit.epochs as u64;
         let rate = self.rate * self.fit.decay.at(self.first + batch as u64, all);
@@ -284,7 +284,7 @@ fn sentence(logs: &Logs) -> String {
 }
 
 /// Whether all variables of floating-point numbers are trained, so that the model keeps no statistics of its batches.
-fn has_no_statistics(model: &(impl Model + ?Sized)) -> bool {
+fn has_no_statistics(model: &dyn Model) -> bool {
     let floats = model.vars().all_vars().iter().filter(|var| var.dtype().is_float()).count();
     floats == model.trainable().len()
 }

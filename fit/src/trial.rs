@@ -9,16 +9,10 @@ use crate::pass::Optimizing;
 use crate::run::{Rows, with_training};
 use candle_core::{Device, Tensor};
 use candle_nn::VarMap;
-use ferrotune_nn::Model;
 use ferrotune_state::{Pack, Restore, Result, Save, ShareError, Shared};
 use ferrotune_trial::{Trial, TrialError};
 
-pub(crate) fn run<M: Model + ?Sized>(
-    fit: Fit<'_, M>,
-    trial: &Trial,
-    train: &Rows,
-    valid: Option<&Rows>,
-) -> Result<History> {
+pub(crate) fn run(fit: Fit<'_>, trial: &Trial, train: &Rows, valid: Option<&Rows>) -> Result<History> {
     with_training(fit, train, valid, |training| {
         let vars = training.fit.model.vars();
         let mut saved = Progress::of(&[], Control { rate: 1.0, stop: false })?;

@@ -194,7 +194,7 @@ fn a_plateau_reduces_the_rate() -> Result<()> {
 fn mistakes_are_errors_with_a_cure() -> Result<()> {
     let [train, valid] = wine()?.split([0.5, 0.5], 7)?;
     let model = model(13, 4, 3)?;
-    let error = |fit: Fit<'_, Sequential>| fit.epochs(1).run(&train, &valid).expect_err("it is a mistake").to_string();
+    let error = |fit: Fit<'_>| fit.epochs(1).run(&train, &valid).expect_err("it is a mistake").to_string();
     assert!(error(Fit::new(&model)).contains("choose one with `.loss("));
     assert!(error(Fit::classifier(&model).batch(0)).contains("`.batch(32)`"));
     let watched = error(Fit::classifier(&model).early_stop("val_f1", 3));
