@@ -17,5 +17,5 @@ mod start;
 pub use buffer::{Buffer, Event, Transfer};
 pub use client::{Client, Device, Profiler};
 pub use executable::{Input, Launch, LoadedExecutable, Refused};
-pub use far::{Route, has_lost_values, hold, interrupt_waits_with};
+pub use far::{Route, has_lost_values, hold, interrupt_waits_with, interrupted};
 pub use running::{Running, process_of, running};

@@ -2,8 +2,8 @@
 
 use candle_core::{Result, Tensor, Var};
 use candle_nn::VarMap;
+use ferrotune_state::variables;
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 
 /// The variables of the best epoch so far.
 #[derive(Debug, Default)]
@@ -34,10 +34,4 @@ impl Best {
         let pairs = self.values.iter().filter_map(|(name, value)| Some((vars.get(name)?, value)));
         pairs.into_iter().try_for_each(|(var, value)| var.set(&value.to_device(var.device())?))
     }
-}
-
-fn variables(vars: &VarMap) -> BTreeMap<String, Var> {
-    // If a thread panics while it has the lock, the variables in the map are still whole.
-    let data = vars.data().lock().unwrap_or_else(PoisonError::into_inner);
-    data.iter().map(|(name, var)| (name.clone(), var.clone())).collect()
 }

@@ -1,7 +1,7 @@
 //! The loss of a training: one of `nn::loss`, or a closure of the user's.
 
 use candle_core::{DType, Result, Tensor, bail};
-use ferrotune_nn::loss::Loss;
+use ferrotune_nn::loss::{Loss, terms_of_rows};
 use std::cell::Cell;
 
 type Closure<'a> = Box<dyn Fn(&Tensor, &Tensor) -> Result<Tensor> + 'a>;
@@ -63,16 +63,7 @@ impl<'a> Criterion<'a> {
                 let count = weights.to_dtype(losses.dtype())?.sum_all()?;
                 Ok(((&losses * &count)?, count))
             }
-            ([count] | [count, 1], _) if *count == rows => {
-                let losses = losses.reshape(rows)?;
-                let weights = match weights {
-                    Some(weights) => weights.to_dtype(losses.dtype())?,
-                    None => losses.ones_like()?,
-                };
-                let is_counted = weights.ne(0_f64)?;
-                let losses = is_counted.where_cond(&losses, &losses.zeros_like()?)?;
-                Ok(((losses * &weights)?.sum_all()?, weights.sum_all()?))
-            }
+            ([count] | [count, 1], _) if *count == rows => terms_of_rows(&losses, rows, weights),
             (dims, _) => {
                 bail!("the loss's closure made {dims:?} of {rows} rows; return a number for each row, or their mean")
             }

@@ -28,7 +28,6 @@ mod callback;
 mod criterion;
 mod fit;
 mod history;
-mod interrupt;
 mod pass;
 mod run;
 mod stop;
@@ -37,5 +36,3 @@ mod trial;
 pub use callback::{Callback, Control, CsvLog, ReduceOnPlateau};
 pub use fit::Fit;
 pub use history::{Ended, Epoch, History, Logs};
-#[doc(hidden)]
-pub use interrupt::interrupts_with;

@@ -3,11 +3,11 @@
 
 use crate::criterion::Criterion;
 use crate::history::Logs;
-use crate::interrupt::is_interrupted;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use ferrotune_data::Iter;
+use ferrotune_devices::runtime::interrupted;
 use ferrotune_nn::Model;
-use ferrotune_nn::metrics::{Measured, Metric};
+use ferrotune_nn::metrics::{Measured, Meter, Metric};
 use ferrotune_trial::optim::{AnyOptimizer, clip_grad_norm};
 use ferrotune_xla::Step;
 use std::cell::RefCell;
@@ -100,10 +100,11 @@ impl Parts<'_> {
     ) -> ferrotune_state::Result<Option<Logs>> {
         let is_compiled = !self.device.is_cpu();
         let ones = if is_compiled { Some(Tensor::ones(self.batch, DType::F32, &self.device)?) } else { None };
-        let mut totals = Totals { parts: self, loss: [0.0; 2], metrics: vec![None; self.metrics.len()] };
+        let meters = self.metrics.iter().map(|(_, metric)| Meter::new(&**metric)).collect();
+        let mut totals = Totals { parts: self, loss: [0.0; 2], meters };
         let mut pending: Vec<(usize, Tensor)> = Vec::new();
         for (number, batch) in batches.enumerate() {
-            if is_interrupted() {
+            if interrupted() {
                 return Ok(None);
             }
             let (inputs, targets) = batch?;
@@ -153,7 +154,7 @@ impl Watch for () {
 struct Totals<'p, 'a> {
     parts: &'p Parts<'a>,
     loss: [f64; 2],
-    metrics: Vec<Option<Measured>>,
+    meters: Vec<Meter<&'p dyn Metric>>,
 }
 
 impl Totals<'_, '_> {
@@ -174,29 +175,22 @@ impl Totals<'_, '_> {
     fn add(&mut self, rows: usize, numbers: &[f64]) -> Result<()> {
         let (loss, mut rest) = numbers.split_at(2);
         self.loss = [self.loss[0] + loss[0], self.loss[1] + loss[1]];
-        let shapes = self.parts.shapes.borrow();
-        for ((shape, (_, metric)), total) in shapes[&rows].iter().zip(self.parts.metrics).zip(&mut self.metrics) {
+        for (shape, meter) in self.parts.shapes.borrow()[&rows].iter().zip(&mut self.meters) {
             let (numbers, after) = rest.split_at(shape.iter().product());
             rest = after;
-            let batch = Measured { dims: shape.clone(), numbers: numbers.to_vec() };
-            match total {
-                Some(total) => metric.merge(total, batch)?,
-                None => *total = Some(batch),
-            }
+            meter.merge(Measured { dims: shape.clone(), numbers: numbers.to_vec() })?;
         }
         Ok(())
     }
 
     fn logs(self) -> ferrotune_state::Result<Logs> {
         let [sum, divisor] = self.loss;
-        if divisor == 0.0 && self.metrics.iter().all(Option::is_none) {
+        if divisor == 0.0 && self.meters.iter().all(Meter::is_empty) {
             Err("there are no rows to train or validate with; give a dataset that is not empty")?;
         }
         let mut logs = Logs::from([("loss".to_owned(), sum / divisor)]);
-        for ((name, metric), total) in self.parts.metrics.iter().zip(&self.metrics) {
-            if let Some(total) = total {
-                logs.insert(name.clone(), metric.value(total)?);
-            }
+        for ((name, _), mut meter) in self.parts.metrics.iter().zip(self.meters) {
+            logs.insert(name.clone(), meter.value()?);
         }
         Ok(logs)
     }

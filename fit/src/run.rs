@@ -4,11 +4,11 @@ use crate::best::Best;
 use crate::callback::Control;
 use crate::fit::Fit;
 use crate::history::{Ended, Epoch, History, Logs};
-use crate::interrupt::is_interrupted;
 use crate::pass::{Optimizing, Parts, PassStep, Watch};
 use crate::stop::EarlyStop;
 use candle_core::{Device, Tensor};
 use ferrotune_data::Dataset;
+use ferrotune_devices::runtime::interrupted;
 use ferrotune_display::progress;
 use ferrotune_nn::Model;
 use ferrotune_state::Result;
@@ -199,7 +199,7 @@ pub(crate) fn run(fit: Fit<'_>, train: &Rows, valid: Option<&Rows>) -> Result<Hi
                     break;
                 }
                 // A wait for the device that was interrupted is an error of the device.
-                Err(error) if is_interrupted() => {
+                Err(error) if interrupted() => {
                     eprintln!("ferrotune: the training was interrupted: {error}");
                     ended = Ended::Interrupted;
                     break;

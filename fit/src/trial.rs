@@ -4,11 +4,11 @@ use crate::best::Best;
 use crate::callback::Control;
 use crate::fit::Fit;
 use crate::history::{Ended, Epoch, History};
-use crate::interrupt::is_interrupted;
 use crate::pass::Optimizing;
 use crate::run::{Rows, with_training};
 use candle_core::{Device, Tensor};
 use candle_nn::VarMap;
+use ferrotune_devices::runtime::interrupted;
 use ferrotune_state::{Pack, Restore, Result, Save, ShareError, Shared};
 use ferrotune_trial::{Trial, TrialError};
 
@@ -37,12 +37,12 @@ pub(crate) fn run(fit: Fit<'_>, trial: &Trial, train: &Rows, valid: Option<&Rows
             for number in trial.epochs(training.fit.epochs) {
                 let logs = match training.epoch(number, &mut |_| {}) {
                     Ok(Some(epoch)) => epoch.logs.clone(),
-                    Err(error) if !is_interrupted() => {
+                    Err(error) if !interrupted() => {
                         best.put_back(vars)?;
                         return Err(error);
                     }
-                    interrupted => {
-                        if let Err(error) = interrupted {
+                    ended_early => {
+                        if let Err(error) = ended_early {
                             eprintln!("ferrotune: the training was interrupted: {error}");
                         }
                         if !trial.is_given() {

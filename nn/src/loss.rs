@@ -25,7 +25,7 @@ mod numbers;
 pub use binary::{BinaryCrossEntropy, BinaryFocal};
 use candle_core::{DType, Result, Tensor, bail};
 pub use classes::{CrossEntropy, Focal};
-pub use custom::{Custom, custom};
+pub use custom::{Custom, custom, terms_of_rows};
 pub use numbers::{Huber, Mae, Mse};
 
 /// A loss: the mean over rows, of which some may have other weights.

@@ -174,6 +174,16 @@ impl<M: Metric> Meter<M> {
         if is_near || self.pending.len() >= PENDING_TENSORS { self.collect() } else { Ok(()) }
     }
 
+    /// Adds the numbers of a batch that were read already.
+    #[doc(hidden)]
+    pub fn merge(&mut self, batch: Measured) -> Result<()> {
+        match &mut self.total {
+            Some(total) => self.metric.merge(total, batch)?,
+            None => self.total = Some(batch),
+        }
+        Ok(())
+    }
+
     /// The value for all batches since the last [`Meter::reset`].
     ///
     /// # Errors
@@ -190,6 +200,11 @@ impl<M: Metric> Meter<M> {
     pub fn per_class(&mut self) -> Result<Vec<f64>> {
         self.collect()?;
         self.metric.per_class(self.seen()?)
+    }
+
+    /// Whether there was no batch since the last [`Meter::reset`].
+    pub fn is_empty(&self) -> bool {
+        self.total.is_none() && self.pending.is_empty()
     }
 
     /// Forgets all batches.
@@ -225,11 +240,7 @@ impl<M: Metric> Meter<M> {
 
     fn collect(&mut self) -> Result<()> {
         for tensor in std::mem::take(&mut self.pending) {
-            let batch = Measured::read(&tensor)?;
-            match &mut self.total {
-                Some(total) => self.metric.merge(total, batch)?,
-                None => self.total = Some(batch),
-            }
+            self.merge(Measured::read(&tensor)?)?;
         }
         Ok(())
     }

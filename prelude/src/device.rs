@@ -48,7 +48,6 @@ pub(crate) fn start() {
     let notebook = format!("notebook {}", std::os::unix::process::parent_id());
     ferrotune_trial::use_device_process(Path::new("/proc/self/exe"), notebook);
     runtime::interrupt_waits_with(interrupted);
-    ferrotune_fit::interrupts_with(interrupted);
 }
 
 /// Detects accelerators, prints what it finds, and connects to the best device that can be

@@ -77,7 +77,8 @@ pub fn interrupt_waits_with(is_interrupted: fn() -> bool) {
     INTERRUPTED.get_or_init(|| is_interrupted);
 }
 
-pub(super) fn interrupted() -> bool {
+/// Whether the function of [`interrupt_waits_with`] says that the user has interrupted this process; `false` without one.
+pub fn interrupted() -> bool {
     INTERRUPTED.get().is_some_and(|is_interrupted| is_interrupted())
 }
 

@@ -3,7 +3,7 @@
 use candle_core::{Device, Tensor};
 use ferrotune_data::digits;
 use ferrotune_fit::Fit;
-use ferrotune_nn::{self as nn, Model as _, metrics};
+use ferrotune_nn::{self as nn, Model as _, Sequential, metrics};
 use ferrotune_state::Result;
 use ferrotune_trial::{AdamW, optim};
 use ferrotune_xla::backend_of;
@@ -17,6 +17,15 @@ fn device() -> Result<Device> {
     Ok(ferrotune_xla::open(plugin.as_ref())?)
 }
 
+/// Sets the first weights to numbers that are not random.
+fn set_waves(model: &Sequential) -> Result<()> {
+    for (place, var) in model.trainable().into_iter().enumerate() {
+        let wave: Vec<f32> = (0..var.elem_count()).map(|index| (index as f32 + place as f32).sin() * 0.2).collect();
+        var.set(&Tensor::from_vec(wave, var.shape(), &Device::Cpu)?.to_device(var.device())?)?;
+    }
+    Ok(())
+}
+
 #[test]
 fn a_training_is_that_of_the_cpu_and_has_two_programs_for_batches_of_any_size() -> Result<()> {
     let [train, valid] = digits()?.split([0.8, 0.2], 7)?;
@@ -24,10 +33,7 @@ fn a_training_is_that_of_the_cpu_and_has_two_programs_for_batches_of_any_size() 
     let xla = device()?;
     for device in [&Device::Cpu, &xla] {
         let model = nn::mlp(64, &[32], 10).build(device)?;
-        for (place, var) in model.trainable().into_iter().enumerate() {
-            let wave: Vec<f32> = (0..var.elem_count()).map(|index| (index as f32 + place as f32).sin() * 0.2).collect();
-            var.set(&Tensor::from_vec(wave, var.shape(), &Device::Cpu)?.to_device(device)?)?;
-        }
+        set_waves(&model)?;
         let fit =
             Fit::classifier(&model).optimizer(AdamW::lr(1e-2)).batch(100).metric("auc", metrics::auc()).clip_norm(1.0);
         let before = backend_of(device).map(|backend| backend.compilations());
@@ -59,10 +65,7 @@ fn batch_norm_sees_no_filled_rows() -> Result<()> {
     let xla = device()?;
     for device in [&Device::Cpu, &xla] {
         let model = nn::mlp(64, &[16], 10).batch_norm().build(device)?;
-        for (place, var) in model.trainable().into_iter().enumerate() {
-            let wave: Vec<f32> = (0..var.elem_count()).map(|index| (index as f32 + place as f32).sin() * 0.2).collect();
-            var.set(&Tensor::from_vec(wave, var.shape(), &Device::Cpu)?.to_device(device)?)?;
-        }
+        set_waves(&model)?;
         // The last batch has 37 rows.
         let history =
             Fit::classifier(&model).optimizer(optim::SGD::lr(0.05)).batch(100).epochs(2).run(&train, &valid)?;

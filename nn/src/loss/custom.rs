@@ -39,9 +39,15 @@ impl<F: Fn(&Tensor, &Tensor) -> Result<Tensor> + Send + Sync> Loss for Custom<F>
         if !matches!(losses.dims(), [others] | [others, 1] if *others == rows) {
             bail!("a loss's closure made {:?} of {rows} rows; return a number for each row", losses.dims())
         }
-        let losses = losses.reshape(rows)?;
-        let weights = row_weights(weights, &[rows], &losses)?;
-        let losses = weights.ne(0_f64)?.where_cond(&losses, &losses.zeros_like()?)?;
-        Ok(((losses * &weights)?.sum_all()?, weights.sum_all()?))
+        terms_of_rows(&losses, rows, weights)
     }
+}
+
+/// The terms of a loss that is the mean of these numbers, one for each of so many rows, of which those with weight 0 are left out.
+#[doc(hidden)]
+pub fn terms_of_rows(losses: &Tensor, rows: usize, weights: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
+    let losses = losses.reshape(rows)?;
+    let weights = row_weights(weights, &[rows], &losses)?;
+    let losses = weights.ne(0_f64)?.where_cond(&losses, &losses.zeros_like()?)?;
+    Ok(((losses * &weights)?.sum_all()?, weights.sum_all()?))
 }

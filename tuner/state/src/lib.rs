@@ -22,6 +22,6 @@ pub mod seed;
 pub mod shared;
 
 pub use any_error::{BoxError, Error, Result, located, place_in};
-pub use save::{Restore, Save};
+pub use save::{Restore, Save, variables};
 pub use seed::{current_seed, derived_seed, given_seed};
 pub use shared::{Pack, Share, ShareError, Shared, map_array};

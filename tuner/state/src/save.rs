@@ -61,7 +61,9 @@ impl Restore for &VarMap {
     }
 }
 
-fn variables(vars: &VarMap) -> BTreeMap<String, Var> {
+/// The variables of a map by their names.
+#[doc(hidden)]
+pub fn variables(vars: &VarMap) -> BTreeMap<String, Var> {
     // If a thread panics while it has the lock, the variables in the map are still whole.
     let data = vars.data().lock().unwrap_or_else(PoisonError::into_inner);
     data.iter().map(|(name, var)| (name.clone(), var.clone())).collect()
