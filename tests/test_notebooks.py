@@ -5,6 +5,7 @@ import pathlib
 import re
 import sys
 
+import nbformat
 import pytest
 
 import notebook_run
@@ -116,6 +117,29 @@ def check_tables(notebook, folder):
     assert (folder / "houses.prep.json").is_file() and (folder / "houses.safetensors.json").is_file()
 
 
+def check_custom(notebook, folder):
+    (summary,) = notebook_run.cell_of(notebook, "struct Reader").outputs
+    assert summary.data["text/plain"].splitlines()[-2].split() == ["trainable", "6026"], summary
+    histories = []
+    for source in ("fn training", "let model = reader(32"):
+        (history,) = [output for output in notebook_run.cell_of(notebook, source).outputs if output.output_type == "execute_result"]
+        # The loss, the accuracy and the notebook's own metric, each of both data.
+        assert history.data["text/html"].count("<polyline") == 6, history.data["text/html"]
+        header, *rows, sentence = history.data["text/plain"].splitlines()
+        assert header.split() == ["epoch", "accuracy", "loss", "sure", "val_accuracy", "val_loss", "val_sure"], header
+        histories.append((float(rows[-1].split()[4]), sentence))
+    (by_heart, ended), (robust, to_the_end) = histories
+    assert re.fullmatch(r"(?!40)\d+ epochs, stopped early", ended) and to_the_end == "40 epochs", histories
+    assert by_heart < 0.87 < 0.89 < robust, histories
+    (trials,) = notebook_run.cell_of(notebook, "%trials").outputs
+    assert trials.data["text/plain"].count("finished") == 4, trials
+    (measured,) = notebook_run.cell_of(notebook, "let best").outputs
+    measured = {row.split()[0].strip('"'): float(row.split()[1]) for row in measured.data["text/plain"].splitlines()[1:]}
+    best = max(float(row.split()[1]) for row in trials.data["text/plain"].splitlines()[1:])
+    # The table of trials has six digits.
+    assert abs(measured["accuracy"] - best) < 1e-5 and 0.94 < measured["accuracy"] <= measured["sure"] <= 1, (measured, best)
+
+
 CHECKS = {
     "01_quickstart": check_quickstart,
     "02_search": check_search,
@@ -123,8 +147,30 @@ CHECKS = {
     "04_data": check_data,
     "05_tpu": check_tpu,
     "06_tables": check_tables,
+    "07_custom": check_custom,
 }
 
 
 def test_every_notebook_has_its_checks():
     assert [path.stem for path in PATHS] == sorted(CHECKS)
+
+
+def test_what_is_the_users_own_is_compiled_with_another_device_line_alone(tmp_path):
+    folder = notebook_run.copy_of(NOTEBOOKS, tmp_path)
+    path = folder / "07_custom.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    notebook_run.cell_of(notebook, "%tpu_connect").source += " --plugin cpu"
+    notebook.cells.append(nbformat.v4.new_code_cell("%device --report"))
+    nbformat.write(notebook, path)
+    notebook, error = notebook_run.run(path, folder)
+    assert error is None, error
+    # The loss takes the label's probability by its index, which a compiled step does not check.
+    said = [line for output in outputs(notebook) if output.get("name") == "stderr" for line in output.text.splitlines() if line]
+    assert all(line.startswith("ferrotune: this compiled step does not check its indexes") for line in said) and len(said) <= 1, said
+    check_custom(notebook, folder)
+    assert notebook_run.text_of(notebook_run.cell_of(notebook, "%tpu_connect").outputs[-1]) == "connected to xla:cpu: chosen by --plugin"
+    report = notebook_run.text_of(notebook_run.cell_of(notebook, "%device --report").outputs[0]).splitlines()
+    assert report[0] == "connected to xla:cpu", report
+    # About 65 epochs of 45 batches each: what a program has measured is read once in each epoch.
+    reads = [int(re.search(r", (\d+) times,", line)[1]) for line in report if line.startswith("copied to the host")]
+    assert reads and max(reads) < 100, report

@@ -217,8 +217,11 @@ def test_rust_is_completed_and_explained_in_its_cells(python):
 def test_the_cells_of_the_page_about_colab_find_a_model(tmp_path):
     page = (PACKAGE.parent / "docs/colab.md").read_text()
     data, search = re.findall(r"```rust\n(.*?)```", page, re.DOTALL)
-    *_, best = run_notebook(tmp_path, data, search, "%best")
-    assert "let lr: f64 =" in best[0].data["text/plain"]
+    assert "Fit::classifier" in search
+    _, found, best = run_notebook(tmp_path, data, search, "%best")
+    assert "10/10 trials" in found[-1].data["text/plain"], found
+    text = best[0].data["text/plain"]
+    assert float(text.splitlines()[1].split()[1]) > 0.9 and "let lr: f64 =" in text, text
 
 
 def test_the_cells_of_the_page_about_python_run(tmp_path):

@@ -12,6 +12,7 @@ mod progress;
 mod rich;
 mod show;
 mod table;
+pub mod tensorboard;
 mod text;
 pub mod value;
 pub mod widget;

@@ -1,72 +1,109 @@
-//! The loss of a training: one of `nn::loss`, or a closure of the user's.
+//! What a training minimises: a loss of `nn::loss`, a closure of outputs and targets, or a step of the user's own.
 
-use candle_core::{DType, Result, Tensor, bail};
-use ferrotune_nn::loss::{Loss, terms_of_rows};
+use crate::batch::{Batch, Returned, Terms};
+use crate::optimizers::Optimizers;
+use candle_core::{Result, Tensor, bail};
+use ferrotune_nn::Model;
+use ferrotune_nn::loss::Loss;
 use std::cell::Cell;
 
-type Closure<'a> = Box<dyn Fn(&Tensor, &Tensor) -> Result<Tensor> + 'a>;
+type LossClosure<'a> = Box<dyn Fn(&Tensor, &Tensor) -> Result<Tensor> + 'a>;
+type StepClosure<'a> = Box<dyn Fn(&dyn Model, &Batch<'_>) -> Result<Tensor> + 'a>;
+type StepsClosure<'a> = Box<dyn Fn(&dyn Model, &Batch<'_>) -> Result<()> + 'a>;
 
-/// What a training minimises.
-pub(crate) enum Criterion<'a> {
+/// What a training minimises, and how.
+pub(crate) struct Criterion<'a> {
+    kind: Kind<'a>,
+    /// What closures return, which is known after the first batch.
+    returned: Cell<Option<Returned>>,
+}
+
+pub(crate) enum Kind<'a> {
     /// No loss was chosen.
     None,
     /// A loss that knows weights of rows.
     Loss(Box<dyn Loss + 'a>),
-    /// A closure of outputs and targets, which returns a number for each row, or the mean of all rows. Which of both is known after the
-    /// first batch.
-    Closure(Closure<'a>, Cell<Option<Returned>>),
+    /// The loss of outputs and targets.
+    Closure(LossClosure<'a>),
+    /// The loss of model and batch.
+    Step(StepClosure<'a>),
+    /// Steps of several optimisers.
+    Steps(StepsClosure<'a>),
 }
 
-/// What a closure returns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Returned {
-    Rows,
-    Mean,
+/// What is computed for a batch.
+pub(crate) struct Computed {
+    /// The loss, not detached.
+    pub(crate) loss: Terms,
+    /// The model's outputs, where a loss compares them with targets.
+    pub(crate) outputs: Option<Tensor>,
+    pub(crate) logged: Vec<(String, Terms)>,
 }
 
-impl<'a> Criterion<'a> {
-    pub(crate) fn closure(closure: impl Fn(&Tensor, &Tensor) -> Result<Tensor> + 'a) -> Criterion<'a> {
-        Criterion::Closure(Box::new(closure), Cell::new(None))
+impl<'a> From<Kind<'a>> for Criterion<'a> {
+    fn from(kind: Kind<'a>) -> Criterion<'a> {
+        Criterion { kind, returned: Cell::new(None) }
     }
+}
 
+impl Criterion<'_> {
     /// Whether it is known that rows may have weights. A mean has them no more.
     pub(crate) fn knows_weights(&self) -> bool {
-        !matches!(self, Criterion::Closure(_, returned) if returned.get() != Some(Returned::Rows))
+        matches!(self.kind, Kind::None | Kind::Loss(_)) || self.returned.get() == Some(Returned::Rows)
     }
 
-    /// The weighted sum of the rows' losses, and the sum of the weights, as tensors without dimensions.
+    /// Whether metrics can compare outputs with targets.
+    pub(crate) fn has_outputs(&self) -> bool {
+        !matches!(self.kind, Kind::Step(_) | Kind::Steps(_))
+    }
+
+    /// Whether the step itself calls the optimisers.
+    pub(crate) fn optimizes(&self) -> bool {
+        matches!(self.kind, Kind::Steps(_))
+    }
+
+    /// The loss of a batch. `optimizers` are those of a step of training.
     ///
     /// # Errors
-    /// If no loss was chosen, if a closure returns another shape, and the errors of the loss.
-    pub(crate) fn terms(
+    /// If no loss was chosen, if a closure returns another shape, and the errors of the model and the loss.
+    pub(crate) fn compute(
         &self,
-        outputs: &Tensor,
-        targets: &Tensor,
+        model: &dyn Model,
+        [inputs, targets]: [&Tensor; 2],
         weights: Option<&Tensor>,
-    ) -> Result<(Tensor, Tensor)> {
-        let (closure, returned) = match self {
-            Criterion::None => bail!("this training has no loss; choose one with `.loss(|outputs, targets| …)`"),
-            Criterion::Loss(loss) => return loss.terms(outputs, targets, weights),
-            Criterion::Closure(closure, returned) => (closure, returned),
+        train: bool,
+        optimizers: Option<&Optimizers>,
+    ) -> Result<Computed> {
+        let forward = || {
+            let outputs = model.forward(inputs, train)?;
+            Ok::<Tensor, candle_core::Error>(if train { outputs } else { outputs.detach() })
         };
-        let losses = closure(outputs, targets)?;
-        let losses = if losses.dtype() == DType::F64 { losses } else { losses.to_dtype(DType::F32)? };
-        let rows = targets.dims().first().copied().unwrap_or(1);
-        returned.set(Some(if losses.rank() == 0 { Returned::Mean } else { Returned::Rows }));
-        match (losses.dims(), weights) {
-            ([], None) => {
-                let count = Tensor::full(rows as f32, (), losses.device())?.to_dtype(losses.dtype())?;
-                Ok(((&losses * &count)?, count))
+        let batch = |optimizers| Batch::new([inputs, targets], weights, train, &self.returned, optimizers);
+        let (loss, outputs, logged) = match &self.kind {
+            Kind::None => bail!("this training has no loss; choose one with `.loss(|outputs, targets| …)`"),
+            Kind::Loss(loss) => {
+                let outputs = forward()?;
+                let (sum, divisor) = loss.terms(&outputs, targets, weights)?;
+                ([sum, divisor], Some(outputs), Vec::new())
             }
-            // A batch is filled up only where the closure returns rows, so that all weights are 1.
-            ([], Some(weights)) => {
-                let count = weights.to_dtype(losses.dtype())?.sum_all()?;
-                Ok(((&losses * &count)?, count))
+            Kind::Closure(closure) => {
+                let outputs = forward()?;
+                (batch(None).terms(&closure(&outputs, targets)?)?, Some(outputs), Vec::new())
             }
-            ([count] | [count, 1], _) if *count == rows => terms_of_rows(&losses, rows, weights),
-            (dims, _) => {
-                bail!("the loss's closure made {dims:?} of {rows} rows; return a number for each row, or their mean")
+            Kind::Step(closure) => {
+                let batch = batch(None);
+                let loss = batch.terms(&closure(model, &batch)?)?;
+                if batch.minimized().is_ok() {
+                    bail!("`.step` minimises the loss that it returns; call `batch.minimize` in `.steps` only")
+                }
+                (loss, None, batch.logged())
             }
-        }
+            Kind::Steps(closure) => {
+                let batch = batch(optimizers);
+                closure(model, &batch)?;
+                (batch.minimized()?, None, batch.logged())
+            }
+        };
+        Ok(Computed { loss, outputs, logged })
     }
 }

@@ -1,12 +1,15 @@
 //! The description of a training, which [`Fit::run`] and [`Fit::run_in`] carry out.
 
-use crate::callback::{Callback, Control};
-use crate::criterion::Criterion;
+use crate::batch::Batch;
+use crate::callback::{BatchEnd, Callback, Control};
+use crate::criterion::{Criterion, Kind};
 use crate::history::{History, Logs};
+use crate::optimizers::Configs;
 use crate::stop::EarlyStop;
 use crate::{run, trial};
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use ferrotune_data::Dataset;
+use ferrotune_devices::Replica;
 use ferrotune_nn::loss::{CrossEntropy, Loss, Mse};
 use ferrotune_nn::metrics::{Meter, Metric};
 use ferrotune_nn::{Model, metrics};
@@ -27,7 +30,7 @@ use ferrotune_trial::optim::{Config, Decay, ParamsAdamW, constant};
 pub struct Fit<'a> {
     pub(crate) model: &'a dyn Model,
     pub(crate) criterion: Criterion<'a>,
-    pub(crate) optimizer: Box<dyn Config + 'a>,
+    pub(crate) optimizers: Configs<'a>,
     pub(crate) decay: Decay,
     pub(crate) batch: usize,
     pub(crate) epochs: usize,
@@ -35,6 +38,9 @@ pub struct Fit<'a> {
     pub(crate) metrics: Vec<(String, Box<dyn Metric>)>,
     pub(crate) early_stop: Option<EarlyStop>,
     pub(crate) clip_norm: Option<f64>,
+    pub(crate) precision: DType,
+    pub(crate) accumulated: usize,
+    pub(crate) replica: Option<&'a Replica<'a>>,
     pub(crate) callbacks: Vec<Box<dyn Callback + 'a>>,
 }
 
@@ -43,8 +49,8 @@ impl<'a> Fit<'a> {
     pub fn new(model: &'a impl Model) -> Fit<'a> {
         Fit {
             model,
-            criterion: Criterion::None,
-            optimizer: Box::new(ParamsAdamW { lr: 1e-3, ..ParamsAdamW::default() }),
+            criterion: Kind::None.into(),
+            optimizers: vec![(String::new(), Box::new(ParamsAdamW { lr: 1e-3, ..ParamsAdamW::default() }))],
             decay: constant(),
             batch: 32,
             epochs: 10,
@@ -52,6 +58,9 @@ impl<'a> Fit<'a> {
             metrics: Vec::new(),
             early_stop: None,
             clip_norm: None,
+            precision: DType::F32,
+            accumulated: 1,
+            replica: None,
             callbacks: Vec::new(),
         }
     }
@@ -80,19 +89,82 @@ impl<'a> Fit<'a> {
     /// ```
     #[must_use]
     pub fn loss(self, loss: impl Fn(&Tensor, &Tensor) -> candle_core::Result<Tensor> + 'a) -> Fit<'a> {
-        Fit { criterion: Criterion::closure(loss), ..self }
+        Fit { criterion: Kind::Closure(Box::new(loss)).into(), ..self }
     }
 
     /// Sets a loss of `nn::loss`, such as `CrossEntropy { label_smoothing: 0.1, ..Default::default() }`.
     #[must_use]
     pub fn criterion(self, loss: impl Loss + 'a) -> Fit<'a> {
-        Fit { criterion: Criterion::Loss(Box::new(loss)), ..self }
+        Fit { criterion: Kind::Loss(Box::new(loss)).into(), ..self }
+    }
+
+    /// Sets the loss as a closure of the model and a batch, for a model whose outputs are not simply compared with targets. It returns a
+    /// number for each row, or their mean. [`Batch::log`] adds metrics; those of [`Fit::metric`] have nothing to compare here.
+    ///
+    /// ```
+    /// # use candle_core::{Device, Tensor};
+    /// # use ferrotune_fit::Fit;
+    /// // An autoencoder with a second loss, which keeps the outputs near 0.
+    /// let model = ferrotune_nn::mlp(13, &[8], 13).build(&Device::Cpu)?;
+    /// let history = Fit::new(&model)
+    ///     .step(|model, batch| {
+    ///         let outputs = model.forward(&batch.inputs, batch.train)?;
+    ///         let (errors, sizes) = ((&outputs - &batch.inputs)?.sqr()?.mean(1)?, outputs.sqr()?.mean(1)?);
+    ///         batch.log("size", &sizes)?;
+    ///         errors + (sizes * 0.01)?
+    ///     })
+    ///     .epochs(2)
+    ///     .run(&ferrotune_data::wine()?, None)?;
+    /// assert_eq!(history.names(), ["loss", "size"]);
+    /// # Ok::<(), ferrotune_state::Error>(())
+    /// ```
+    #[must_use]
+    pub fn step(self, step: impl Fn(&dyn Model, &Batch<'_>) -> candle_core::Result<Tensor> + 'a) -> Fit<'a> {
+        Fit { criterion: Kind::Step(Box::new(step)).into(), ..self }
+    }
+
+    /// Sets steps of your own with several optimisers, such as those of a GAN: the closure calls [`Batch::minimize`] for each loss, with
+    /// the prefix of an optimiser of [`Fit::optimizer_of`].
+    ///
+    /// ```
+    /// # use candle_core::{Device, Tensor};
+    /// # use ferrotune_fit::Fit;
+    /// # use ferrotune_nn::Model as _;
+    /// # use ferrotune_trial::AdamW;
+    /// // One layer learns to copy its inputs, and the other one to invert what the first one gives.
+    /// let model = ferrotune_nn::mlp(13, &[13], 13).build(&Device::Cpu)?;
+    /// Fit::new(&model)
+    ///     .optimizer_of("0.", AdamW::lr(1e-3))
+    ///     .optimizer_of("2.", AdamW::lr(1e-2))
+    ///     .steps(|model, batch| {
+    ///         let error = || (model.forward(&batch.inputs, batch.train)? - &batch.inputs)?.sqr()?.mean(1);
+    ///         batch.minimize("0.", &error()?)?;
+    ///         batch.minimize("2.", &error()?)
+    ///     })
+    ///     .epochs(1)
+    ///     .run(&ferrotune_data::wine()?, None)?;
+    /// # Ok::<(), ferrotune_state::Error>(())
+    /// ```
+    #[must_use]
+    pub fn steps(self, steps: impl Fn(&dyn Model, &Batch<'_>) -> candle_core::Result<()> + 'a) -> Fit<'a> {
+        Fit { criterion: Kind::Steps(Box::new(steps)).into(), ..self }
     }
 
     /// Sets the optimiser, such as `AdamW::lr(1e-3)` or `optim::SGD::lr(0.1)`.
     #[must_use]
     pub fn optimizer(self, optimizer: impl Config + 'a) -> Fit<'a> {
-        Fit { optimizer: Box::new(optimizer), ..self }
+        self.optimizer_of("", optimizer)
+    }
+
+    /// Sets another optimiser for the variables whose names begin with this prefix, such as a smaller rate for `"0."`, the first layer, or
+    /// for a pretrained part. The schedule multiplies the rates of all.
+    #[must_use]
+    pub fn optimizer_of(mut self, prefix: &str, optimizer: impl Config + 'a) -> Fit<'a> {
+        self.optimizers.retain(|(other, _)| other != prefix);
+        self.optimizers.push((prefix.to_owned(), Box::new(optimizer)));
+        // The optimiser of all other variables is the first one.
+        self.optimizers.sort_by(|(one, _), (other, _)| one.cmp(other));
+        self
     }
 
     /// Sets the decay of the learning rate over the whole training, such as `optim::cosine(0.1)`.
@@ -142,6 +214,61 @@ impl<'a> Fit<'a> {
     #[must_use]
     pub fn clip_norm(self, max_norm: f64) -> Fit<'a> {
         Fit { clip_norm: Some(max_norm), ..self }
+    }
+
+    /// Computes in mixed precision: with `DType::BF16` matrix products and convolutions multiply in `bf16` and add in `f32`; all else, the
+    /// variables and the optimiser stay in `f32`, so that no loss needs a scale. It needs a device with a compiler.
+    #[must_use]
+    pub fn precision(self, dtype: DType) -> Fit<'a> {
+        Fit { precision: dtype, ..self }
+    }
+
+    /// Adds the gradients of so many batches before each step of the optimiser, which is then the step of one greater batch: so many times
+    /// the rows of [`Fit::batch`], with the memory for one batch. A layer with batch norm sees each batch alone.
+    #[must_use]
+    pub fn accumulate(self, batches: usize) -> Fit<'a> {
+        Fit { accumulated: batches, ..self }
+    }
+
+    /// Trains this replica of a strategy, in its scope: each replica takes its rows of each batch, whose size is that of all replicas
+    /// together, and all take the same steps, with the metrics of all rows. The replicas begin with the variables of the first one.
+    ///
+    /// ```
+    /// # use ferrotune_devices::{Strategy, Replica};
+    /// # use ferrotune_fit::Fit;
+    /// # let train = ferrotune_data::wine()?;
+    /// let strategy = Strategy::mirrored(["cpu", "cpu"])?;
+    /// let losses = strategy.scope(|replica| {
+    ///     let device = candle_core::Device::Cpu;          // in a notebook: strategy::device(replica)?
+    ///     let model = ferrotune_nn::mlp(13, &[8], 3).build(&device)?;
+    ///     Ok(Fit::classifier(&model).replica(replica).epochs(2).run(&train, None)?.get("loss"))
+    /// });
+    /// let losses = losses.into_iter().collect::<Result<Vec<_>, ferrotune_state::Error>>()?;
+    /// assert_eq!(losses[0], losses[1]);
+    /// # Ok::<(), ferrotune_state::Error>(())
+    /// ```
+    #[must_use]
+    pub fn replica(self, replica: &'a Replica<'a>) -> Fit<'a> {
+        Fit { replica: Some(replica), ..self }
+    }
+
+    /// Calls a function after each batch of training. Its loss is read only if the function asks for it.
+    ///
+    /// ```
+    /// # use ferrotune_fit::Fit;
+    /// # let model = ferrotune_nn::mlp(13, &[8], 3).build(&candle_core::Device::Cpu)?;
+    /// let mut losses = Vec::new();
+    /// let fit = Fit::classifier(&model).batch(100).epochs(2).on_batch(|batch| {
+    ///     losses.push(batch.loss()?);
+    ///     Ok(())
+    /// });
+    /// fit.run(&ferrotune_data::wine()?, None)?;       // 178 rows
+    /// assert_eq!(losses.len(), 4);
+    /// # Ok::<(), ferrotune_state::Error>(())
+    /// ```
+    #[must_use]
+    pub fn on_batch(self, function: impl FnMut(&BatchEnd<'_>) -> Result<()> + 'a) -> Fit<'a> {
+        self.callback(OnBatch(function))
     }
 
     /// Calls a function after each epoch, with its number and its metrics.
@@ -244,5 +371,14 @@ struct OnEpoch<F>(F);
 impl<F: FnMut(usize, &Logs) -> Result<()>> Callback for OnEpoch<F> {
     fn on_epoch_end(&mut self, epoch: usize, logs: &Logs, _control: &mut Control) -> Result<()> {
         (self.0)(epoch, logs)
+    }
+}
+
+/// The callback of [`Fit::on_batch`].
+struct OnBatch<F>(F);
+
+impl<F: FnMut(&BatchEnd<'_>) -> Result<()>> Callback for OnBatch<F> {
+    fn on_batch_end(&mut self, batch: &BatchEnd<'_>) -> Result<()> {
+        (self.0)(batch)
     }
 }

@@ -23,16 +23,20 @@
 //! # Ok::<(), ferrotune_state::Error>(())
 //! ```
 
+mod batch;
 mod best;
 mod callback;
 mod criterion;
 mod fit;
 mod history;
+mod optimizers;
 mod pass;
+mod replicas;
 mod run;
 mod stop;
 mod trial;
 
-pub use callback::{Callback, Control, CsvLog, ReduceOnPlateau};
+pub use batch::Batch;
+pub use callback::{BatchEnd, Callback, Control, CsvLog, ModelCheckpoint, ReduceOnPlateau, TensorBoard};
 pub use fit::Fit;
 pub use history::{Ended, Epoch, History, Logs};

@@ -1,17 +1,22 @@
 //! A pass over the data, for training or for validation. On a device with a compiler a step is one program, which returns all that is
 //! measured as one tensor; the tensors are read together.
 
-use crate::criterion::Criterion;
+use crate::batch::Terms;
+use crate::criterion::{Computed, Criterion};
 use crate::history::Logs;
-use candle_core::{DType, Device, Result, Tensor, Var};
+use crate::optimizers::{Optimizers, add, divide};
+use crate::replicas::{gather, mean};
+use candle_core::backprop::GradStore;
+use candle_core::{DType, Device, Result, Tensor, Var, bail};
 use ferrotune_data::Iter;
+use ferrotune_devices::Replica;
 use ferrotune_devices::runtime::interrupted;
 use ferrotune_nn::Model;
 use ferrotune_nn::metrics::{Measured, Meter, Metric};
-use ferrotune_trial::optim::{AnyOptimizer, clip_grad_norm};
-use ferrotune_xla::Step;
+use ferrotune_xla::strategy::{average, shard};
+use ferrotune_xla::{Step, autocast};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The number of batches whose measured tensors are read together, by one program.
 const READ_TOGETHER: usize = 64;
@@ -25,83 +30,184 @@ pub(crate) struct Parts<'a> {
     pub(crate) criterion: &'a Criterion<'a>,
     pub(crate) metrics: &'a [(String, Box<dyn Metric>)],
     pub(crate) device: Device,
-    /// The number of rows of a full batch.
+    pub(crate) precision: DType,
+    /// The number of rows whose gradients are computed at once, over all replicas.
     pub(crate) batch: usize,
-    /// The shapes of what each metric measured of a batch, by the number of its rows.
-    pub(crate) shapes: RefCell<HashMap<usize, Vec<Vec<usize>>>>,
+    /// This replica, if the batch is divided.
+    pub(crate) replica: Option<&'a Replica<'a>>,
+    /// What the tensors of measured numbers contain, by training or validation and the number of their rows.
+    layouts: RefCell<HashMap<(bool, usize), Layout>>,
 }
 
-/// The optimiser of a training with its variables.
-pub(crate) struct Optimizing {
-    pub(crate) optimizer: RefCell<Box<dyn AnyOptimizer>>,
-    pub(crate) vars: Vec<Var>,
-    pub(crate) clip_norm: Option<f64>,
+/// What a tensor of measured numbers contains after the two terms of the loss.
+struct Layout {
+    /// The shape of what each metric has measured.
+    shapes: Vec<Vec<usize>>,
+    /// The names of what a step has logged, each with two terms.
+    logged: Vec<String>,
 }
 
-/// A step of a pass: of inputs, targets and, where rows are filled up, weights.
-pub(crate) type PassStep<'s> = Step<Box<dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>> + 's>>;
+type Body<'s> = Box<dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>> + 's>;
 
-impl Parts<'_> {
-    /// A step that changes the variables.
-    pub(crate) fn training<'s>(&'s self, optimizing: &'s Optimizing) -> PassStep<'s> {
-        let step = move |arguments: &[Tensor]| {
-            let (targets, weights) = (&arguments[1], arguments.get(2));
-            let outputs = self.model.forward(&arguments[0], true)?;
-            let (sum, divisor) = self.criterion.terms(&outputs, targets, weights)?;
-            let mut grads = (&sum / &divisor)?.backward()?;
-            if let Some(max_norm) = optimizing.clip_norm {
-                clip_grad_norm(&mut grads, &optimizing.vars, max_norm)?;
+/// A pass: the step of inputs, targets and, where rows are filled up, weights.
+pub(crate) struct Pass<'s> {
+    step: Step<Body<'s>>,
+    is_training: bool,
+    /// The number of rows of a full batch, over all replicas.
+    rows: usize,
+    /// Whether a batch with fewer rows may be filled up.
+    fills: bool,
+}
+
+impl<'a> Parts<'a> {
+    pub(crate) fn new(
+        model: &'a dyn Model,
+        criterion: &'a Criterion<'a>,
+        metrics: &'a [(String, Box<dyn Metric>)],
+        (precision, batch): (DType, usize),
+        replica: Option<&'a Replica<'a>>,
+    ) -> Parts<'a> {
+        let device = model.device().unwrap_or(Device::Cpu);
+        Parts { model, criterion, metrics, device, precision, batch, replica, layouts: RefCell::default() }
+    }
+
+    /// A pass that changes the variables, after the gradients of so many batches.
+    pub(crate) fn training<'s>(&'s self, optimizers: &'s Optimizers, accumulated: usize) -> Pass<'s> {
+        let vars = optimizers.vars();
+        let body = move |arguments: &[Tensor]| {
+            autocast(&self.device, self.precision, || self.train(arguments, optimizers, &vars))
+        };
+        let step = Step::new(&self.device, Box::new(body) as Body<'s>);
+        // Batch norm computes its statistics of all rows.
+        Pass { step, is_training: true, rows: self.batch * accumulated, fills: has_no_statistics(self.model) }
+    }
+
+    /// A pass that only measures.
+    pub(crate) fn validation(&self) -> Pass<'_> {
+        let body = |arguments: &[Tensor]| {
+            autocast(&self.device, self.precision, || {
+                let chunk = arguments.iter().map(|argument| self.spread(argument)).collect::<Result<Vec<_>>>()?;
+                Ok(vec![self.measured(self.compute(&chunk, false, None)?, &chunk, false)?])
+            })
+        };
+        Pass { step: Step::new(&self.device, Box::new(body)), is_training: false, rows: self.batch, fills: true }
+    }
+
+    fn train(&self, arguments: &[Tensor], optimizers: &Optimizers, vars: &[Var]) -> Result<Vec<Tensor>> {
+        let chunks = self.chunks(arguments)?;
+        if self.criterion.optimizes() {
+            let chunk = &chunks[0];
+            return Ok(vec![self.measured(self.compute(chunk, true, Some(optimizers))?, chunk, true)?]);
+        }
+        let others = self.divided();
+        if let ([chunk], None) = (&chunks[..], others) {
+            let computed = self.compute(chunk, true, None)?;
+            let [sum, divisor] = &computed.loss;
+            optimizers.step(&mut (sum / divisor)?.backward()?)?;
+            return Ok(vec![self.measured(computed, chunk, true)?]);
+        }
+        // Gradients of sums are added, and divided once by the sum of all divisors: the gradient of the whole batch.
+        let mut total: Option<(GradStore, Tensor)> = None;
+        let mut all = Vec::new();
+        for chunk in &chunks {
+            let computed = self.compute(chunk, true, None)?;
+            let [sum, divisor] = &computed.loss;
+            let (grads, divisor) = (sum.backward()?, divisor.detach());
+            total = Some(match total {
+                None => (grads, divisor),
+                Some((mut sums, divisors)) => {
+                    add(&mut sums, &grads, vars)?;
+                    (sums, (divisors + divisor)?)
+                }
+            });
+            all.push(self.measured(computed, chunk, true)?);
+        }
+        let Some((mut grads, mut divisor)) = total else { bail!("a batch without rows trains nothing") };
+        if let Some(replica) = others {
+            average(replica, &mut grads, vars)?;
+            divisor = mean(replica, &divisor)?;
+        }
+        divide(&mut grads, &divisor, vars)?;
+        optimizers.step(&mut grads)?;
+        Ok(all)
+    }
+
+    fn compute(&self, chunk: &[Tensor], train: bool, optimizers: Option<&Optimizers>) -> Result<Computed> {
+        self.criterion.compute(self.model, [&chunk[0], &chunk[1]], chunk.get(2), train, optimizers)
+    }
+
+    /// The arguments of a step in parts whose gradients are computed one after the other.
+    fn chunks(&self, arguments: &[Tensor]) -> Result<Vec<Vec<Tensor>>> {
+        let (rows, most) = (rows_of(&arguments[1]), self.batch / self.count());
+        let chunk = |start: usize| {
+            let part = |argument: &Tensor| match rows <= most {
+                true => self.spread(argument),
+                false => self.spread(&argument.narrow(0, start, most.min(rows - start))?),
+            };
+            arguments.iter().map(part).collect()
+        };
+        (0..rows).step_by(most.max(1)).map(chunk).collect()
+    }
+
+    /// The tensor with its rows spread over the cores of the replica.
+    fn spread(&self, rows: &Tensor) -> Result<Tensor> {
+        match self.replica {
+            Some(replica) if replica.strategy().spread().is_some() => {
+                let cores = replica.strategy().num_replicas_in_sync();
+                if rows_of(rows).is_multiple_of(cores) { shard(replica, rows) } else { Ok(rows.clone()) }
             }
-            optimizing.optimizer.borrow_mut().step(&grads)?;
-            self.measured([sum, divisor], &outputs, targets, weights)
-        };
-        Step::new(&self.device, Box::new(step))
+            _ => Ok(rows.clone()),
+        }
     }
 
-    /// A step that only measures.
-    pub(crate) fn validation(&self) -> PassStep<'_> {
-        let step = |arguments: &[Tensor]| {
-            let (targets, weights) = (&arguments[1], arguments.get(2));
-            let outputs = self.model.forward(&arguments[0], false)?.detach();
-            let terms = self.criterion.terms(&outputs, targets, weights)?;
-            self.measured(terms.into(), &outputs, targets, weights)
-        };
-        Step::new(&self.device, Box::new(step))
+    /// This replica, if there are others.
+    fn divided(&self) -> Option<&'a Replica<'a>> {
+        self.replica.filter(|replica| replica.count() > 1)
     }
 
-    /// The terms of the loss and what the metrics measure, as one tensor with one dimension.
-    fn measured(
-        &self,
-        [sum, divisor]: [Tensor; 2],
-        outputs: &Tensor,
-        targets: &Tensor,
-        weights: Option<&Tensor>,
-    ) -> Result<Vec<Tensor>> {
-        let outputs = outputs.detach();
-        let measured: Vec<Tensor> =
-            self.metrics.iter().map(|(_, metric)| metric.measure(&outputs, targets, weights)).collect::<Result<_>>()?;
+    /// The number of replicas among which the program divides a batch.
+    fn count(&self) -> usize {
+        self.replica.map_or(1, Replica::count)
+    }
+
+    /// The terms of the loss, what the metrics measure and what the step has logged, as one tensor with one dimension.
+    fn measured(&self, computed: Computed, chunk: &[Tensor], train: bool) -> Result<Tensor> {
+        let Computed { loss: [sum, divisor], outputs, logged } = computed;
+        let (targets, weights) = (&chunk[1], chunk.get(2));
+        let mut measured = Vec::new();
+        if let Some(outputs) = &outputs {
+            let outputs = outputs.detach();
+            for (_, metric) in self.metrics {
+                measured.push(metric.measure(&outputs, targets, weights)?);
+            }
+        }
         let shapes = measured.iter().map(|tensor| tensor.dims().to_vec()).collect();
-        self.shapes.borrow_mut().insert(rows_of(targets), shapes);
+        let (names, terms): (Vec<String>, Vec<Terms>) = logged.into_iter().unzip();
+        if let Some(name) = names.iter().find(|name| self.metrics.iter().any(|(other, _)| other == *name)) {
+            bail!("`{name}` is a metric and is logged; give one of both another name")
+        }
+        self.layouts.borrow_mut().insert((train, rows_of(targets)), Layout { shapes, logged: names });
+        measured.extend(terms.into_iter().flatten());
         let is_wide = measured.iter().chain([&sum]).any(|tensor| tensor.dtype() == DType::F64);
         let dtype = if is_wide { DType::F64 } else { DType::F32 };
         let all = [sum.detach(), divisor.detach()].into_iter().chain(measured);
         let all: Vec<Tensor> = all.map(|tensor| tensor.to_dtype(dtype)?.flatten_all()).collect::<Result<_>>()?;
-        Ok(vec![Tensor::cat(&all, 0)?])
+        Tensor::cat(&all, 0)
     }
 
     /// Passes over all batches, calls `begin` before each and `end` after it, and returns the loss and the metrics; `None` after an
-    /// interrupt. `fills` says whether a batch with fewer rows may be filled up.
+    /// interrupt. A training ends at a loss that is not finite, which is then that of the pass.
     pub(crate) fn pass(
         &self,
-        step: &mut PassStep<'_>,
+        pass: &mut Pass<'_>,
         batches: Iter<(Tensor, Tensor)>,
-        fills: bool,
         watch: &mut dyn Watch,
     ) -> ferrotune_state::Result<Option<Logs>> {
         let is_compiled = !self.device.is_cpu();
-        let ones = if is_compiled { Some(Tensor::ones(self.batch, DType::F32, &self.device)?) } else { None };
-        let meters = self.metrics.iter().map(|(_, metric)| Meter::new(&**metric)).collect();
-        let mut totals = Totals { parts: self, loss: [0.0; 2], meters };
+        let count = self.count();
+        let full = pass.rows / count;
+        let ones = if is_compiled { Some(Tensor::ones(full, DType::F32, &self.device)?) } else { None };
+        let mut totals = Totals::of(self, pass.is_training);
         let mut pending: Vec<(usize, Tensor)> = Vec::new();
         for (number, batch) in batches.enumerate() {
             if interrupted() {
@@ -110,33 +216,56 @@ impl Parts<'_> {
             let (inputs, targets) = batch?;
             watch.begin(number)?;
             let rows = rows_of(&targets);
-            let may_fill = is_compiled && fills && self.criterion.knows_weights();
-            let missing = if may_fill { self.batch.saturating_sub(rows) } else { 0 };
+            let may_fill = (is_compiled || count > 1) && pass.fills && self.criterion.knows_weights();
+            let missing = if may_fill { pass.rows.saturating_sub(rows) } else { 0 };
             let mut arguments = vec![filled(&inputs, missing)?, filled(&targets, missing)?];
+            if missing > 0 {
+                arguments.push(weights_of(rows, missing)?);
+            }
             for argument in &mut arguments {
-                *argument = argument.to_device(&self.device)?;
+                *argument = self.share(argument)?.to_device(&self.device)?;
             }
-            if let Some(ones) = ones.as_ref().filter(|_| rows + missing == self.batch) {
-                arguments.push(if missing == 0 { ones.clone() } else { weights_of(rows, missing, &self.device)? });
+            if let Some(ones) = ones.as_ref().filter(|_| missing == 0 && rows_of(&arguments[1]) == full) {
+                arguments.push(ones.clone());
             }
-            let measured = step.run(&arguments)?.swap_remove(0);
-            pending.push((rows + missing, measured));
+            let rows = rows_of(&arguments[1]);
+            let measured = pass.step.run(&arguments)?;
+            watch.end(number, &measured)?;
+            let most = if pass.is_training { self.batch / count } else { full };
+            let rows_of_chunks = (0..rows).step_by(most.max(1)).map(|start| most.min(rows - start));
+            pending.extend(rows_of_chunks.zip(measured));
             if !is_compiled {
                 totals.read(&mut pending)?;
             } else if pending.len() >= MOST_PENDING {
                 totals.read(&mut pending.drain(..READ_TOGETHER).collect())?;
             }
-            watch.end(number)?;
+            if pass.is_training && !totals.loss[0].is_finite() {
+                break;
+            }
         }
         totals.read(&mut pending)?;
         totals.logs().map(Some)
+    }
+
+    /// This replica's rows of a batch.
+    fn share(&self, batch: &Tensor) -> Result<Tensor> {
+        let Some(replica) = self.divided() else { return Ok(batch.clone()) };
+        let (rows, count) = (rows_of(batch), replica.count());
+        if !rows.is_multiple_of(count) {
+            bail!(
+                "{count} replicas cannot share a batch of {rows} rows, which cannot be filled up with batch norm or a loss that is a \
+                 mean; leave rows out, so that all batches can be shared, or return a loss for each row"
+            )
+        }
+        batch.narrow(0, replica.index() * (rows / count), rows / count)
     }
 }
 
 /// What happens around each batch.
 pub(crate) trait Watch {
     fn begin(&mut self, batch: usize) -> ferrotune_state::Result<()>;
-    fn end(&mut self, batch: usize) -> ferrotune_state::Result<()>;
+    /// `measured` are the tensors that the step has returned; each begins with the two terms of the loss.
+    fn end(&mut self, batch: usize, measured: &[Tensor]) -> ferrotune_state::Result<()>;
 }
 
 /// Nothing happens around a batch.
@@ -145,7 +274,7 @@ impl Watch for () {
         Ok(())
     }
 
-    fn end(&mut self, _batch: usize) -> ferrotune_state::Result<()> {
+    fn end(&mut self, _batch: usize, _measured: &[Tensor]) -> ferrotune_state::Result<()> {
         Ok(())
     }
 }
@@ -153,11 +282,18 @@ impl Watch for () {
 /// The sums over the batches of a pass.
 struct Totals<'p, 'a> {
     parts: &'p Parts<'a>,
+    is_training: bool,
     loss: [f64; 2],
     meters: Vec<Meter<&'p dyn Metric>>,
+    logged: BTreeMap<String, [f64; 2]>,
 }
 
-impl Totals<'_, '_> {
+impl<'p, 'a> Totals<'p, 'a> {
+    fn of(parts: &'p Parts<'a>, is_training: bool) -> Totals<'p, 'a> {
+        let meters = parts.metrics.iter().map(|(_, metric)| Meter::new(&**metric)).collect();
+        Totals { parts, is_training, loss: [0.0; 2], meters, logged: BTreeMap::new() }
+    }
+
     /// Reads the tensors of batches: those of the same shape together.
     fn read(&mut self, pending: &mut Vec<(usize, Tensor)>) -> Result<()> {
         let pending = std::mem::take(pending);
@@ -166,7 +302,11 @@ impl Totals<'_, '_> {
             let tensors: Vec<&Tensor> = group.iter().map(|(_, tensor)| tensor).collect();
             let Measured { dims, numbers } = Measured::read(&Tensor::stack(&tensors, 0)?)?;
             for numbers in numbers.chunks(dims[1].max(1)) {
-                self.add(group[0].0, numbers)?;
+                let all = match self.parts.divided() {
+                    Some(replica) => gather(replica, numbers).map_err(candle_core::Error::wrap)?,
+                    None => vec![numbers.to_vec()],
+                };
+                all.iter().try_for_each(|numbers| self.add(group[0].0, numbers))?;
             }
         }
         Ok(())
@@ -175,10 +315,16 @@ impl Totals<'_, '_> {
     fn add(&mut self, rows: usize, numbers: &[f64]) -> Result<()> {
         let (loss, mut rest) = numbers.split_at(2);
         self.loss = [self.loss[0] + loss[0], self.loss[1] + loss[1]];
-        for (shape, meter) in self.parts.shapes.borrow()[&rows].iter().zip(&mut self.meters) {
+        let layouts = self.parts.layouts.borrow();
+        let Layout { shapes, logged } = &layouts[&(self.is_training, rows)];
+        for (shape, meter) in shapes.iter().zip(&mut self.meters) {
             let (numbers, after) = rest.split_at(shape.iter().product());
             rest = after;
             meter.merge(Measured { dims: shape.clone(), numbers: numbers.to_vec() })?;
+        }
+        for (name, terms) in logged.iter().zip(rest.chunks(2)) {
+            let total = self.logged.entry(name.clone()).or_default();
+            *total = [total[0] + terms[0], total[1] + terms[1]];
         }
         Ok(())
     }
@@ -189,6 +335,7 @@ impl Totals<'_, '_> {
             Err("there are no rows to train or validate with; give a dataset that is not empty")?;
         }
         let mut logs = Logs::from([("loss".to_owned(), sum / divisor)]);
+        logs.extend(self.logged.into_iter().map(|(name, [sum, divisor])| (name, sum / divisor)));
         for ((name, _), mut meter) in self.parts.metrics.iter().zip(self.meters) {
             logs.insert(name.clone(), meter.value()?);
         }
@@ -196,8 +343,24 @@ impl Totals<'_, '_> {
     }
 }
 
+/// The loss of a batch, from what its step has returned: a read, for which the device computes.
+pub(crate) fn loss_of(measured: &[Tensor]) -> Result<f64> {
+    let mut total = [0.0; 2];
+    for tensor in measured {
+        let terms = Measured::read(&tensor.narrow(0, 0, 2)?)?.numbers;
+        total = [total[0] + terms[0], total[1] + terms[1]];
+    }
+    Ok(total[0] / total[1])
+}
+
 fn rows_of(tensor: &Tensor) -> usize {
     tensor.dims().first().copied().unwrap_or(1)
+}
+
+/// Whether all variables of floating-point numbers are trained, so that the model keeps no statistics of its batches.
+fn has_no_statistics(model: &dyn Model) -> bool {
+    let floats = model.vars().all_vars().iter().filter(|var| var.dtype().is_float()).count();
+    floats == model.trainable().len()
 }
 
 /// The tensor with its first row again at its end, so many times.
@@ -211,7 +374,7 @@ fn filled(tensor: &Tensor, missing: usize) -> Result<Tensor> {
     Tensor::cat(&[tensor, &first.broadcast_as(dims)?.contiguous()?], 0)
 }
 
-fn weights_of(rows: usize, missing: usize, device: &Device) -> Result<Tensor> {
+fn weights_of(rows: usize, missing: usize) -> Result<Tensor> {
     let weights: Vec<f32> = std::iter::repeat_n(1.0, rows).chain(std::iter::repeat_n(0.0, missing)).collect();
-    Tensor::from_vec(weights, rows + missing, device)
+    Tensor::from_vec(weights, rows + missing, &Device::Cpu)
 }

@@ -1,19 +1,21 @@
 //! A training in a cell or a program: epochs with progress, early stopping and the best weights.
 
 use crate::best::Best;
-use crate::callback::Control;
+use crate::callback::{BatchEnd, Control};
+use crate::criterion::{Criterion, Kind};
 use crate::fit::Fit;
 use crate::history::{Ended, Epoch, History, Logs};
-use crate::pass::{Optimizing, Parts, PassStep, Watch};
+use crate::optimizers::Optimizers;
+use crate::pass::{Parts, Pass, Watch};
+use crate::replicas::{average_statistics, begin_alike};
 use crate::stop::EarlyStop;
 use candle_core::{Device, Tensor};
 use ferrotune_data::Dataset;
+use ferrotune_devices::Replica;
 use ferrotune_devices::runtime::interrupted;
 use ferrotune_display::progress;
-use ferrotune_nn::Model;
 use ferrotune_state::Result;
-use std::cell::RefCell;
-use std::collections::HashMap;
+use ferrotune_xla::check_precision;
 use std::time::{Duration, Instant};
 
 /// The number of elements among which the next one is chosen, where the length of the data is known, and where it is not.
@@ -31,15 +33,14 @@ pub(crate) type Rows = Dataset<(Tensor, Tensor)>;
 /// A training that is under way.
 pub(crate) struct Training<'f, 'a> {
     pub(crate) fit: &'f mut Fit<'a>,
-    pub(crate) optimizing: &'f Optimizing,
+    pub(crate) optimizers: &'f Optimizers,
     parts: &'f Parts<'f>,
-    training: PassStep<'f>,
-    validation: PassStep<'f>,
+    training: Pass<'f>,
+    validation: Pass<'f>,
     batches: Rows,
     valid: Option<Rows>,
     /// The number of steps in an epoch, if it is known.
     steps: Option<u64>,
-    rate: f64,
     pub(crate) control: Control,
     pub(crate) epochs: Vec<Epoch>,
     /// The number of epochs that belong to another trial, which this one continues. Early stopping leaves them out.
@@ -53,31 +54,21 @@ pub(crate) fn with_training<T>(
     valid: Option<&Rows>,
     work: impl FnOnce(&mut Training<'_, '_>) -> Result<T>,
 ) -> Result<T> {
-    if fit.batch == 0 {
-        Err("a batch of 0 rows trains nothing; choose `.batch(32)`")?;
-    }
-    check_names(&fit, valid.is_some())?;
-    let device = fit.model.device().unwrap_or(Device::Cpu);
-    let vars = fit.model.trainable();
-    if vars.is_empty() {
-        Err("the model has no variables to train; add a layer with weights, or call `unfreeze()`")?;
-    }
-    let optimizer = fit.optimizer.build(vars.clone())?;
-    let rate = optimizer.learning_rate();
-    if !(rate.is_finite() && rate > 0.0) {
-        Err(format!("the learning rate is {rate}; choose a number above 0, such as `AdamW::lr(1e-3)`"))?;
-    }
-    let optimizing = Optimizing { optimizer: RefCell::new(optimizer), vars, clip_norm: fit.clip_norm };
-    let criterion = std::mem::replace(&mut fit.criterion, crate::criterion::Criterion::None);
+    check(&fit, valid.is_some())?;
+    let optimizers = Optimizers::of(fit.model, &fit.optimizers, fit.clip_norm)?;
+    let criterion = std::mem::replace(&mut fit.criterion, Criterion::from(Kind::None));
     let metrics = std::mem::take(&mut fit.metrics);
-    let shapes = RefCell::new(HashMap::new());
-    let parts = Parts { model: fit.model, criterion: &criterion, metrics: &metrics, device, batch: fit.batch, shapes };
+    let parts = Parts::new(fit.model, &criterion, &metrics, (fit.precision, fit.batch), fit.replica);
+    if let Some(replica) = divided(&fit) {
+        begin_alike(replica, fit.model.vars())?;
+    }
     let buffer = fit.shuffle.unwrap_or_else(|| match train.len() {
         Some(rows) => rows.min(MOST_SHUFFLED) as usize,
         None => SHUFFLED_OF_UNKNOWN,
     });
     let rows = if buffer > 1 { train.shuffle(buffer, None) } else { train.clone() };
-    let steps = train.len().map(|rows| rows.div_ceil(fit.batch as u64));
+    let in_a_step = fit.batch * fit.accumulated;
+    let steps = train.len().map(|rows| rows.div_ceil(in_a_step as u64));
     if steps.is_none() && !fit.decay.is_constant() {
         Err(
             "a schedule needs the number of rows, which this dataset does not know; leave out `.schedule`, or read the \
@@ -85,20 +76,65 @@ pub(crate) fn with_training<T>(
         )?;
     }
     let mut training = Training {
-        training: parts.training(&optimizing),
+        training: parts.training(&optimizers, fit.accumulated),
         validation: parts.validation(),
-        optimizing: &optimizing,
+        optimizers: &optimizers,
         parts: &parts,
-        batches: rows.batch(fit.batch, false).prefetch(PREFETCHED),
+        batches: rows.batch(in_a_step, false).prefetch(PREFETCHED),
         valid: valid.map(|valid| valid.batch(fit.batch, false).prefetch(PREFETCHED)),
         steps,
-        rate,
         control: Control { rate: 1.0, stop: false },
         epochs: Vec::new(),
         inherited: 0,
         fit: &mut fit,
     };
     work(&mut training)
+}
+
+/// Fails if the description of a training cannot be carried out.
+fn check(fit: &Fit<'_>, has_validation: bool) -> Result<()> {
+    if fit.batch == 0 {
+        Err("a batch of 0 rows trains nothing; choose `.batch(32)`")?;
+    }
+    if fit.accumulated == 0 {
+        Err("gradients of 0 batches train nothing; choose `.accumulate(1)`, or leave it out")?;
+    }
+    let device = fit.model.device().unwrap_or(Device::Cpu);
+    check_precision(&device, fit.precision)?;
+    if fit.criterion.optimizes() && fit.accumulated > 1 {
+        Err("`.steps` takes its own steps, which `.accumulate` cannot add; leave out one of both")?;
+    }
+    if let Some(replica) = divided(fit) {
+        let count = replica.count();
+        if !device.is_cpu() {
+            Err(format!(
+                "{count} replicas train with `Fit` on the CPU; several cores of a plugin are one device, with \
+                 `Strategy::cores(\"{}\", {count})?`",
+                replica.device()
+            ))?;
+        }
+        if fit.criterion.optimizes() {
+            Err("`.steps` takes its own steps, which replicas cannot share; use `.step`, or one replica")?;
+        }
+        if !fit.batch.is_multiple_of(count) {
+            Err(format!(
+                "{count} replicas cannot share batches of {} rows; choose a multiple of {count} for `.batch`",
+                fit.batch
+            ))?;
+        }
+    }
+    if let Some((name, _)) = fit.metrics.first().filter(|_| !fit.criterion.has_outputs()) {
+        Err(format!(
+            "the metric `{name}` compares outputs with targets, and `.step` returns a loss alone; begin with `Fit::new`, and log a value \
+             of the step with `batch.log(\"{name}\", &value)?`"
+        ))?;
+    }
+    check_names(fit, has_validation)
+}
+
+/// This replica of a training, if there are others.
+fn divided<'a>(fit: &Fit<'a>) -> Option<&'a Replica<'a>> {
+    fit.replica.filter(|replica| replica.count() > 1)
 }
 
 /// Fails if metrics have names that stand for something else, or early stopping watches one that does not exist.
@@ -109,13 +145,23 @@ fn check_names(fit: &Fit<'_>, has_validation: bool) -> Result<()> {
             "a metric cannot have the name `{name}`, which stands for the loss or for validation data; choose another one"
         ))?;
     }
-    let Some(EarlyStop { metric, .. }) = &fit.early_stop else { return Ok(()) };
+    // What a step logs is known after the first epoch.
+    if !fit.criterion.has_outputs() {
+        return Ok(());
+    }
     let mut known: Vec<String> = names().chain(["loss"]).map(str::to_owned).collect();
     if has_validation {
         known.extend(known.clone().into_iter().map(|name| format!("val_{name}")));
     }
-    if !known.contains(metric) {
-        known.sort();
+    is_watched(fit, known.iter().map(String::as_str))
+}
+
+/// Fails if early stopping watches a metric that is not among these.
+fn is_watched<'n>(fit: &Fit<'_>, known: impl Iterator<Item = &'n str>) -> Result<()> {
+    let Some(EarlyStop { metric, .. }) = &fit.early_stop else { return Ok(()) };
+    let mut known: Vec<&str> = known.collect();
+    if !known.contains(&metric.as_str()) {
+        known.sort_unstable();
         Err(format!("early_stop watches `{metric}`, which is not measured; measured are {}", known.join(", ")))?;
     }
     Ok(())
@@ -132,25 +178,18 @@ impl Training<'_, '_> {
             callback.on_epoch_begin(number)?;
         }
         let mut rates = Rates {
-            optimizing: self.optimizing,
+            optimizers: self.optimizers,
             fit: &mut *self.fit,
-            rate: self.rate * self.control.rate,
+            epoch: number,
+            rate: self.control.rate,
             first: number as u64 * self.steps.unwrap_or(0),
             steps: self.steps,
             set: None,
             shown,
             shown_at: Instant::now(),
         };
-        // Batch norm computes its statistics of all rows, so a batch for training is filled up only without it.
-        let fills = has_no_statistics(self.parts.model);
         let batches = self.batches.epoch(number as u64);
-        let Some(mut logs) = self.parts.pass(&mut self.training, batches, fills, &mut rates)? else { return Ok(None) };
-        if let Some(valid) = &self.valid {
-            let Some(measured) = self.parts.pass(&mut self.validation, valid.epoch(0), true, &mut ())? else {
-                return Ok(None);
-            };
-            logs.extend(measured.into_iter().map(|(name, value)| (format!("val_{name}"), value)));
-        }
+        let Some(mut logs) = self.parts.pass(&mut self.training, batches, &mut rates)? else { return Ok(None) };
         let loss = logs["loss"];
         if !loss.is_finite() {
             return Err(format!(
@@ -158,7 +197,17 @@ impl Training<'_, '_> {
                  numbers in the data that are not finite"
             ))?;
         }
-        let learning_rate = self.optimizing.optimizer.borrow().learning_rate();
+        if let Some(replica) = divided(self.fit) {
+            average_statistics(replica, self.fit.model.vars(), &self.optimizers.vars())?;
+        }
+        if let Some(valid) = &self.valid {
+            let Some(measured) = self.parts.pass(&mut self.validation, valid.epoch(0), &mut ())? else {
+                return Ok(None);
+            };
+            logs.extend(measured.into_iter().map(|(name, value)| (format!("val_{name}"), value)));
+        }
+        is_watched(self.fit, logs.keys().map(String::as_str))?;
+        let learning_rate = self.optimizers.learning_rate();
         for callback in &mut self.fit.callbacks {
             callback.on_epoch_end(number, &logs, &mut self.control)?;
         }
@@ -189,8 +238,11 @@ pub(crate) fn run(fit: Fit<'_>, train: &Rows, valid: Option<&Rows>) -> Result<Hi
         for callback in &mut training.fit.callbacks {
             callback.on_train_begin()?;
         }
-        let mut bar = progress(0..training.fit.epochs).named("epochs");
-        while let Some(number) = bar.next() {
+        let is_shown = training.fit.replica.is_none_or(|replica| replica.index() == 0);
+        let epochs = training.fit.epochs;
+        let mut bar = progress(0..if is_shown { epochs } else { 0 }).named("epochs");
+        for number in 0..epochs {
+            bar.next();
             let trained = training.epoch(number, &mut |note| bar.note(note));
             let logs = match trained {
                 Ok(Some(epoch)) => sentence(&epoch.logs),
@@ -227,19 +279,20 @@ pub(crate) fn run(fit: Fit<'_>, train: &Rows, valid: Option<&Rows>) -> Result<Hi
 }
 
 pub(crate) fn evaluate(fit: Fit<'_>, data: &Rows) -> Result<Logs> {
-    let device = fit.model.device().unwrap_or(Device::Cpu);
-    let shapes = RefCell::new(HashMap::new());
-    let Fit { model, criterion, metrics, batch, .. } = &fit;
-    let parts = Parts { model: *model, criterion, metrics, device, batch: (*batch).max(1), shapes };
+    check(&fit, false)?;
+    let Fit { model, criterion, metrics, batch, precision, replica, .. } = &fit;
+    let parts = Parts::new(*model, criterion, metrics, (*precision, *batch), *replica);
     let batches = data.batch(parts.batch, false).prefetch(PREFETCHED);
-    let measured = parts.pass(&mut parts.validation(), batches.epoch(0), true, &mut ())?;
+    let measured = parts.pass(&mut parts.validation(), batches.epoch(0), &mut ())?;
     Ok(measured.ok_or("the cell was interrupted")?)
 }
 
 /// Sets the learning rate before each batch, and shows the progress within an epoch.
 struct Rates<'r, 'a> {
-    optimizing: &'r Optimizing,
+    optimizers: &'r Optimizers,
     fit: &'r mut Fit<'a>,
+    epoch: usize,
+    /// The factor of callbacks.
     rate: f64,
     /// The number of the epoch's first step.
     first: u64,
@@ -252,28 +305,22 @@ struct Rates<'r, 'a> {
 impl Watch for Rates<'_, '_> {
     fn begin(&mut self, batch: usize) -> Result<()> {
         let all = self.steps.unwrap_or(0) * self.fit.epochs as u64;
-        let rate = self.rate * self.fit.decay.at(self.first + batch as u64, all);
-        // A rate on a device costs a transfer.
-        if self.set != Some(rate) {
-            let mut optimizer = self.optimizing.optimizer.borrow_mut();
-            if optimizer.learning_rate() != rate {
-                optimizer.set_learning_rate(rate);
-            }
-            self.set = Some(rate);
+        let factor = self.rate * self.fit.decay.at(self.first + batch as u64, all);
+        if self.set != Some(factor) {
+            self.optimizers.set_rates(factor);
+            self.set = Some(factor);
         }
         Ok(())
     }
 
-    fn end(&mut self, batch: usize) -> Result<()> {
+    fn end(&mut self, number: usize, measured: &[Tensor]) -> Result<()> {
         if self.shown_at.elapsed() >= SHOWN {
             self.shown_at = Instant::now();
             let of = self.steps.map_or_else(String::new, |steps| format!(" of {steps}"));
-            (self.shown)(format!("batch {}{of}", batch + 1));
+            (self.shown)(format!("batch {}{of}", number + 1));
         }
-        for callback in &mut self.fit.callbacks {
-            callback.on_batch_end(batch)?;
-        }
-        Ok(())
+        let batch = BatchEnd::new(self.epoch, number, measured);
+        self.fit.callbacks.iter_mut().try_for_each(|callback| callback.on_batch_end(&batch))
     }
 }
 
@@ -281,10 +328,4 @@ impl Watch for Rates<'_, '_> {
 fn sentence(logs: &Logs) -> String {
     let parts: Vec<String> = logs.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
     parts.join(", ")
-}
-
-/// Whether all variables of floating-point numbers are trained, so that the model keeps no statistics of its batches.
-fn has_no_statistics(model: &dyn Model) -> bool {
-    let floats = model.vars().all_vars().iter().filter(|var| var.dtype().is_float()).count();
-    floats == model.trainable().len()
 }

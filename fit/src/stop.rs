@@ -31,8 +31,8 @@ impl EarlyStop {
     }
 }
 
-/// Whether a smaller value of a metric is better: of losses, and of metrics that are errors.
+/// Whether a smaller value of a metric is better: of losses, of metrics that are errors, and of what a step logs.
 fn is_smaller_better(name: &str, metrics: &[(String, Box<dyn Metric>)]) -> bool {
     let name = name.strip_prefix("val_").unwrap_or(name);
-    name == "loss" || metrics.iter().any(|(other, metric)| other == name && metric.is_error())
+    !metrics.iter().any(|(other, metric)| other == name && !metric.is_error())
 }

@@ -4,7 +4,7 @@ use crate::best::Best;
 use crate::callback::Control;
 use crate::fit::Fit;
 use crate::history::{Ended, Epoch, History};
-use crate::pass::Optimizing;
+use crate::optimizers::Optimizers;
 use crate::run::{Rows, with_training};
 use candle_core::{Device, Tensor};
 use candle_nn::VarMap;
@@ -13,11 +13,16 @@ use ferrotune_state::{Pack, Restore, Result, Save, ShareError, Shared};
 use ferrotune_trial::{Trial, TrialError};
 
 pub(crate) fn run(fit: Fit<'_>, trial: &Trial, train: &Rows, valid: Option<&Rows>) -> Result<History> {
+    if fit.replica.is_some_and(|replica| replica.count() > 1) {
+        Err(
+            "several replicas cannot report to one trial; train one replica in a trial, or several with a loop of your own",
+        )?;
+    }
     with_training(fit, train, valid, |training| {
         let vars = training.fit.model.vars();
         let mut saved = Progress::of(&[], Control { rate: 1.0, stop: false })?;
         let mut best = Best::default();
-        trial.restore(State { vars, optimizing: training.optimizing, progress: &mut saved, best: &mut best })?;
+        trial.restore(State { vars, optimizers: training.optimizers, progress: &mut saved, best: &mut best })?;
         training.epochs = saved.epochs()?;
         training.control = saved.control();
         let own = trial.first_report().map_or(training.epochs.len(), |first| first as usize);
@@ -57,8 +62,8 @@ pub(crate) fn run(fit: Fit<'_>, trial: &Trial, train: &Rows, valid: Option<&Rows
                 best.keep(vars, now, training.epochs.len())?;
                 trial.report(number, logs)?;
                 let mut progress = Progress::of(&training.epochs, training.control)?;
-                let optimizing = training.optimizing;
-                trial.checkpoint(State { vars, optimizing, progress: &mut progress, best: &mut best })?;
+                let optimizers = training.optimizers;
+                trial.checkpoint(State { vars, optimizers, progress: &mut progress, best: &mut best })?;
                 if training.ends_early(now) {
                     ended = Ended::Early;
                     break;
@@ -116,7 +121,7 @@ impl Progress {
 /// The state of a training.
 struct State<'s> {
     vars: &'s VarMap,
-    optimizing: &'s Optimizing,
+    optimizers: &'s Optimizers,
     progress: &'s mut Progress,
     best: &'s mut Best,
 }
@@ -124,7 +129,7 @@ struct State<'s> {
 impl Save for State<'_> {
     fn save(&self, name: &str, pack: &mut Pack) -> std::result::Result<(), ShareError> {
         Save::save(&self.vars, name, pack)?;
-        self.optimizing.optimizer.borrow().save(name, pack)?;
+        self.optimizers.save(name, pack)?;
         let Progress { names, rows, control } = &*self.progress;
         let Best { epoch, values } = &*self.best;
         let best = epoch.map(|epoch| epoch as u64);
@@ -135,7 +140,7 @@ impl Save for State<'_> {
 impl Restore for State<'_> {
     fn restore(self, name: &str, saved: &Shared) -> std::result::Result<(), ShareError> {
         Restore::restore(self.vars, name, saved)?;
-        self.optimizing.optimizer.borrow_mut().restore(name, saved)?;
+        self.optimizers.restore(name, saved)?;
         let Progress { names, rows, control } = self.progress;
         let (mut best, Best { epoch, values }) = (None::<u64>, self.best);
         (names, rows, control, &mut best, values).restore(&format!("{name}ferrotune:fit:"), saved)?;

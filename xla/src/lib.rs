@@ -18,6 +18,7 @@ mod pipeline;
 mod places;
 #[cfg(test)]
 mod plugin;
+mod precision;
 mod program;
 mod random;
 mod recent;
@@ -25,6 +26,7 @@ mod replicas;
 mod sharding;
 mod stablehlo;
 mod step;
+pub mod strategy;
 mod trace;
 mod traffic;
 mod value;
@@ -36,6 +38,7 @@ pub use device::{Options, cores, device_across, device_on, identity, open, open_
 pub use first_program::{write_first_program, writes_first_program};
 pub use pipeline::{Pipeline, Stage};
 pub use places::{ShowNote, UNKNOWN_PLACE, is_in_program, lines_at, show_notes_with};
+pub use precision::{autocast, check_precision};
 pub use replicas::{all_reduce_gradients, all_reduce_mean, shard};
 pub use sharding::{device_bytes, spread, with_sharding_constraint, zeros_like};
 pub use step::{Signature, Step};

@@ -28,6 +28,7 @@ mod upsample;
 
 use crate::element::element_of;
 use crate::graph::{Array as _, Compare, Node, Op};
+use crate::precision::factor;
 use crate::random::Keys;
 use crate::value::Value;
 use crate::{element, view};
@@ -106,14 +107,14 @@ fn lowered(keys: Keys<'_>, kernel: Kernel, inputs: &[Arc<Node>], wanted: Wanted<
         }
         (Kernel::Matmul, [x, y]) => {
             let batches = dims.len().saturating_sub(2);
-            Node::new(Op::Dot { batches }, vec![x.clone(), y.clone()], dims, element)
+            Node::new(Op::Dot { batches }, vec![factor(x), factor(y)], dims, element)
         }
         (Kernel::Conv { spatial, stride, padding, dilation }, [x, kernel]) => {
-            space::convolution(x, kernel, space::Steps { spatial, stride, padding, dilation }, wanted)
+            space::convolution(&factor(x), &factor(kernel), space::Steps { spatial, stride, padding, dilation }, wanted)
         }
         (Kernel::ConvTranspose { spatial, stride, padding, output_padding, dilation }, [x, kernel]) => {
             let steps = space::Steps { spatial, stride, padding, dilation };
-            space::transposed(x, kernel, steps, output_padding, wanted)
+            space::transposed(&factor(x), &factor(kernel), steps, output_padding, wanted)
         }
         (Kernel::AvgPool2d { kernel, stride }, [x]) => pool::average(x, kernel, stride, wanted)?,
         (Kernel::MaxPool2d { kernel, stride }, [x]) => pool::greatest(x, kernel, stride, wanted),

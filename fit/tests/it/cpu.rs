@@ -3,7 +3,7 @@
 use candle_core::{DType, Device, Tensor};
 use candle_nn::Optimizer as _;
 use ferrotune_data::{Dataset, digits, wine};
-use ferrotune_fit::{Callback, Control, CsvLog, Ended, Fit, Logs, ReduceOnPlateau};
+use ferrotune_fit::{BatchEnd, Callback, Control, CsvLog, Ended, Fit, Logs, ReduceOnPlateau};
 use ferrotune_nn::loss::{CrossEntropy, Loss as _};
 use ferrotune_nn::{self as nn, Model as _, Sequential, metrics};
 use ferrotune_state::Result;
@@ -142,8 +142,8 @@ fn callbacks_see_each_moment_and_may_end_the_training() -> Result<()> {
             self.0.borrow_mut().push(format!("epoch {epoch}"));
             Ok(())
         }
-        fn on_batch_end(&mut self, batch: usize) -> Result<()> {
-            self.0.borrow_mut().push(format!("batch {batch}"));
+        fn on_batch_end(&mut self, batch: &BatchEnd<'_>) -> Result<()> {
+            self.0.borrow_mut().push(format!("batch {}", batch.number));
             Ok(())
         }
         fn on_epoch_end(&mut self, _: usize, logs: &Logs, control: &mut Control) -> Result<()> {

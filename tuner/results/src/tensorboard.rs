@@ -1,17 +1,14 @@
 //! A study in TensorBoard's format: a run for each trial with its metrics as scalars, and the HParams plugin's table.
 //!
 //! When a study grows, its files usually begin with their earlier content, so the caller can append the rest, and an
-//! open TensorBoard shows the new content. Events and summaries are messages of TensorFlow:
-//! <https://github.com/tensorflow/tensorboard/blob/master/tensorboard/compat/proto>.
+//! open TensorBoard shows the new content.
 
 mod hparams;
-mod message;
-mod record;
 
 use crate::columns::times;
+use ferrotune_display::tensorboard::{framed, scalar, summary, version};
 use ferrotune_journal::Study;
 use ferrotune_space::record::TrialRecord;
-use message::Message;
 
 /// A file for TensorBoard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,23 +53,7 @@ fn of_trial(study: &Study, trial: &TrialRecord) -> EventFile {
 }
 
 fn file(folder: String, begun: i64, events: &[Vec<u8>]) -> EventFile {
-    let mut bytes = record::framed(&version(begun as f64));
-    bytes.extend(events.iter().flat_map(|event| record::framed(event)));
+    let mut bytes = framed(&version(begun as f64));
+    bytes.extend(events.iter().flat_map(|event| framed(event)));
     EventFile { path: format!("{folder}events.out.tfevents.{begun}.ferrotune"), bytes }
-}
-
-/// The first event of a file.
-fn version(wall_time: f64) -> Vec<u8> {
-    Message::default().double(1, wall_time).text(3, "brain.Event:2").finish()
-}
-
-/// An event with one value of a summary.
-fn summary(wall_time: f64, step: u64, value: &[u8]) -> Vec<u8> {
-    let summary = Message::default().bytes(1, value);
-    Message::default().double(1, wall_time).int(2, step).message(5, summary).finish()
-}
-
-/// The value of a scalar. TensorBoard stores the value in 32 bits.
-fn scalar(tag: &str, value: f64) -> Vec<u8> {
-    Message::default().text(1, tag).float(2, value as f32).finish()
 }

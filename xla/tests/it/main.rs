@@ -10,6 +10,7 @@ mod layers;
 mod names;
 mod pipeline;
 mod plugin;
+mod precision;
 mod random;
 mod reads;
 mod sharding;

@@ -1,8 +1,8 @@
 //! The HParams plugin's messages: the parameters and metrics of the study, and the parameters and the ending of each trial.
 //! <https://github.com/tensorflow/tensorboard/blob/master/tensorboard/plugins/hparams>
 
-use super::message::Message;
 use crate::values::parameter_names;
+use ferrotune_display::tensorboard::Message;
 use ferrotune_journal::Study;
 use ferrotune_oracle::inferred::Space;
 use ferrotune_space::record::{State, TrialRecord};

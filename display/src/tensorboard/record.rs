@@ -33,7 +33,7 @@ fn masked(bytes: &[u8]) -> u32 {
 }
 
 /// The message in a TFRecord frame.
-pub(super) fn framed(message: &[u8]) -> Vec<u8> {
+pub fn framed(message: &[u8]) -> Vec<u8> {
     let length = (message.len() as u64).to_le_bytes();
     [&length[..], &masked(&length).to_le_bytes(), message, &masked(message).to_le_bytes()].concat()
 }

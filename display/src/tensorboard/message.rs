@@ -2,44 +2,50 @@
 
 /// A message under construction.
 #[derive(Default)]
-pub(super) struct Message(Vec<u8>);
+pub struct Message(Vec<u8>);
 
 impl Message {
-    pub(super) fn int(mut self, field: u64, value: u64) -> Message {
+    /// Adds a field with a whole number.
+    pub fn int(mut self, field: u64, value: u64) -> Message {
         self.key(field, 0);
         self.varint(value);
         self
     }
 
-    pub(super) fn double(mut self, field: u64, value: f64) -> Message {
+    /// Adds a field with a number of 64 bits.
+    pub fn double(mut self, field: u64, value: f64) -> Message {
         self.key(field, 1);
         self.0.extend(value.to_le_bytes());
         self
     }
 
-    pub(super) fn float(mut self, field: u64, value: f32) -> Message {
+    /// Adds a field with a number of 32 bits.
+    pub fn float(mut self, field: u64, value: f32) -> Message {
         self.key(field, 5);
         self.0.extend(value.to_le_bytes());
         self
     }
 
     /// Adds a field with a text, bytes, or another message.
-    pub(super) fn bytes(mut self, field: u64, value: &[u8]) -> Message {
+    pub fn bytes(mut self, field: u64, value: &[u8]) -> Message {
         self.key(field, 2);
         self.varint(value.len() as u64);
         self.0.extend(value);
         self
     }
 
-    pub(super) fn text(self, field: u64, value: &str) -> Message {
+    /// Adds a field with a text.
+    pub fn text(self, field: u64, value: &str) -> Message {
         self.bytes(field, value.as_bytes())
     }
 
-    pub(super) fn message(self, field: u64, value: Message) -> Message {
+    /// Adds a field with another message.
+    pub fn message(self, field: u64, value: Message) -> Message {
         self.bytes(field, &value.0)
     }
 
-    pub(super) fn finish(self) -> Vec<u8> {
+    /// The bytes of the message.
+    pub fn finish(self) -> Vec<u8> {
         self.0
     }
 
