@@ -4,7 +4,7 @@ use crate::batch::{Batch, Returned, Terms};
 use crate::optimizers::Optimizers;
 use candle_core::{Result, Tensor, bail};
 use ferrotune_nn::Model;
-use ferrotune_nn::loss::Loss;
+use ferrotune_nn::loss::{self, Loss};
 use std::cell::Cell;
 
 type LossClosure<'a> = Box<dyn Fn(&Tensor, &Tensor) -> Result<Tensor> + 'a>;
@@ -55,6 +55,14 @@ impl Criterion<'_> {
     /// Whether metrics can compare outputs with targets.
     pub(crate) fn has_outputs(&self) -> bool {
         !matches!(self.kind, Kind::Step(_) | Kind::Steps(_))
+    }
+
+    /// The loss for a file; none of closures.
+    pub(crate) fn settings(&self) -> Option<loss::Settings> {
+        match &self.kind {
+            Kind::Loss(loss) => loss.settings(),
+            _ => None,
+        }
     }
 
     /// Whether the step itself calls the optimisers.

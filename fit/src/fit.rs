@@ -8,7 +8,7 @@ use crate::optimizers::Configs;
 use crate::stop::EarlyStop;
 use crate::{run, trial};
 use candle_core::{DType, Tensor};
-use ferrotune_data::Dataset;
+use ferrotune_data::{Dataset, Prep};
 use ferrotune_devices::Replica;
 use ferrotune_nn::loss::{CrossEntropy, Loss, Mse};
 use ferrotune_nn::metrics::{Meter, Metric};
@@ -41,6 +41,7 @@ pub struct Fit<'a> {
     pub(crate) precision: DType,
     pub(crate) accumulated: usize,
     pub(crate) replica: Option<&'a Replica<'a>>,
+    pub(crate) prep: Option<&'a Prep>,
     pub(crate) callbacks: Vec<Box<dyn Callback + 'a>>,
 }
 
@@ -61,6 +62,7 @@ impl<'a> Fit<'a> {
             precision: DType::F32,
             accumulated: 1,
             replica: None,
+            prep: None,
             callbacks: Vec::new(),
         }
     }
@@ -250,6 +252,12 @@ impl<'a> Fit<'a> {
     #[must_use]
     pub fn replica(self, replica: &'a Replica<'a>) -> Fit<'a> {
         Fit { replica: Some(replica), ..self }
+    }
+
+    /// Saves a preparation with the checkpoints of a trial, so that `best.prep()` returns it and an export has it.
+    #[must_use]
+    pub fn prep(self, prep: &'a Prep) -> Fit<'a> {
+        Fit { prep: Some(prep), ..self }
     }
 
     /// Calls a function after each batch of training. Its loss is read only if the function asks for it.

@@ -25,18 +25,21 @@
 
 mod batch;
 mod best;
+mod best_trial;
 mod callback;
 mod criterion;
 mod fit;
 mod history;
 mod optimizers;
 mod pass;
+mod recipe;
 mod replicas;
 mod run;
 mod stop;
 mod trial;
 
 pub use batch::Batch;
+pub use best_trial::BestTrial;
 pub use callback::{BatchEnd, Callback, Control, CsvLog, ModelCheckpoint, ReduceOnPlateau, TensorBoard};
 pub use fit::Fit;
 pub use history::{Ended, Epoch, History, Logs};

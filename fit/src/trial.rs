@@ -5,6 +5,7 @@ use crate::callback::Control;
 use crate::fit::Fit;
 use crate::history::{Ended, Epoch, History};
 use crate::optimizers::Optimizers;
+use crate::recipe::{Recipe, recipe_name};
 use crate::run::{Rows, with_training};
 use candle_core::{Device, Tensor};
 use candle_nn::VarMap;
@@ -18,11 +19,13 @@ pub(crate) fn run(fit: Fit<'_>, trial: &Trial, train: &Rows, valid: Option<&Rows
             "several replicas cannot report to one trial; train one replica in a trial, or several with a loop of your own",
         )?;
     }
+    let recipe = Recipe::of(&fit)?.to_json()?;
     with_training(fit, train, valid, |training| {
+        let recipe = recipe.as_str();
         let vars = training.fit.model.vars();
         let mut saved = Progress::of(&[], Control { rate: 1.0, stop: false })?;
         let mut best = Best::default();
-        trial.restore(State { vars, optimizers: training.optimizers, progress: &mut saved, best: &mut best })?;
+        trial.restore(State { vars, optimizers: training.optimizers, recipe, progress: &mut saved, best: &mut best })?;
         training.epochs = saved.epochs()?;
         training.control = saved.control();
         let own = trial.first_report().map_or(training.epochs.len(), |first| first as usize);
@@ -63,7 +66,7 @@ pub(crate) fn run(fit: Fit<'_>, trial: &Trial, train: &Rows, valid: Option<&Rows
                 trial.report(number, logs)?;
                 let mut progress = Progress::of(&training.epochs, training.control)?;
                 let optimizers = training.optimizers;
-                trial.checkpoint(State { vars, optimizers, progress: &mut progress, best: &mut best })?;
+                trial.checkpoint(State { vars, optimizers, recipe, progress: &mut progress, best: &mut best })?;
                 if training.ends_early(now) {
                     ended = Ended::Early;
                     break;
@@ -122,6 +125,7 @@ impl Progress {
 struct State<'s> {
     vars: &'s VarMap,
     optimizers: &'s Optimizers,
+    recipe: &'s str,
     progress: &'s mut Progress,
     best: &'s mut Best,
 }
@@ -130,6 +134,7 @@ impl Save for State<'_> {
     fn save(&self, name: &str, pack: &mut Pack) -> std::result::Result<(), ShareError> {
         Save::save(&self.vars, name, pack)?;
         self.optimizers.save(name, pack)?;
+        pack.text(&recipe_name(name), self.recipe.to_owned());
         let Progress { names, rows, control } = &*self.progress;
         let Best { epoch, values } = &*self.best;
         let best = epoch.map(|epoch| epoch as u64);

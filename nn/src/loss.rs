@@ -21,12 +21,15 @@ mod binary;
 mod classes;
 mod custom;
 mod numbers;
+mod settings;
 
 pub use binary::{BinaryCrossEntropy, BinaryFocal};
 use candle_core::{DType, Result, Tensor, bail};
 pub use classes::{CrossEntropy, Focal};
 pub use custom::{Custom, custom, terms_of_rows};
 pub use numbers::{Huber, Mae, Mse};
+#[doc(hidden)]
+pub use settings::Settings;
 
 /// A loss: the mean over rows, of which some may have other weights.
 pub trait Loss: Send + Sync {
@@ -55,6 +58,12 @@ pub trait Loss: Send + Sync {
         let (sum, divisor) = self.terms(outputs, targets, Some(weights))?;
         sum.div(&divisor)
     }
+
+    /// The loss with its options for a file; none of a loss of one's own.
+    #[doc(hidden)]
+    fn settings(&self) -> Option<Settings> {
+        None
+    }
 }
 
 macro_rules! forwarded {
@@ -62,6 +71,10 @@ macro_rules! forwarded {
         impl<L: Loss + ?Sized> Loss for $kind {
             fn terms(&self, outputs: &Tensor, targets: &Tensor, weights: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
                 (**self).terms(outputs, targets, weights)
+            }
+
+            fn settings(&self) -> Option<Settings> {
+                (**self).settings()
             }
         }
     )+};

@@ -1,16 +1,15 @@
 //! The best trial of a study, for cells. The program reads the study; cells link nothing that knows one.
 
-use ferrotune_trial::{BestTrial, Result};
+use ferrotune_fit::BestTrial;
+use ferrotune_trial::Result;
 use std::path::Path;
 use std::process::Command;
 
-/// The best trial of a study: its parameters as a trial, for the function that builds the objective's model, and its weights, which
-/// `restore` loads. `study` is the name of a project in the folder `studies`, or the path of a study's folder.
+/// The best trial of a study: its parameters as a trial, its metrics, and its model with the weights of its best epoch. `study` is the name of a project in the folder `studies`, or the path of a study's folder.
 ///
 /// ```ignore
 /// let best = ferrotune::best("digits")?;
-/// let model = build(&best)?;           // the function that the objective calls, too
-/// best.restore(model.vars())?;         // the weights of its best epoch
+/// let model = best.model()?;           // or build(&best)?, then best.restore(model.vars())?
 /// println!("trial {}: {}", best.trial, best.metrics["val_accuracy"]);
 /// ```
 ///

@@ -40,11 +40,11 @@ pub use ferrotune_data as data;
 pub use ferrotune_devices as devices;
 pub use ferrotune_display::{progress, widget};
 pub use ferrotune_fit as fit;
-pub use ferrotune_fit::Fit;
+pub use ferrotune_fit::{BestTrial, Fit};
 pub use ferrotune_nn as nn;
 pub use ferrotune_trial::optim;
 pub use ferrotune_trial::{
-    AdamW, BestTrial, Error, FixedTrial, FixedValues, Restore, Result, Save, Share, Trial, debug_nans, seed,
+    AdamW, Error, FixedTrial, FixedValues, Restore, Result, Save, Share, Trial, debug_nans, seed,
     share_fields,
 };
 pub use ferrotune_xla as xla;

@@ -1,9 +1,10 @@
 //! Losses of independent yes-or-no targets, with a logit for each.
 
-use super::{Loss, check_gamma, constants};
+use super::{Loss, Settings, check_gamma, constants};
 use crate::rows::NumberRows;
 use candle_core::{Result, Tensor, bail};
 use candle_nn::ops::softplus;
+use serde::{Deserialize, Serialize};
 
 /// The binary cross-entropy of logits, as PyTorch's
 /// [`binary_cross_entropy_with_logits`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.binary_cross_entropy_with_logits.html).
@@ -18,7 +19,7 @@ use candle_nn::ops::softplus;
 /// assert!((loss.to_scalar::<f32>()? - 2_f32.ln() / 2.0).abs() < 1e-6);
 /// # Ok::<(), candle_core::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BinaryCrossEntropy {
     /// The weight of targets that are 1 in each column, to which those that are 0 have the weight 1.
     pub pos_weight: Option<Vec<f64>>,
@@ -35,7 +36,7 @@ pub struct BinaryCrossEntropy {
 /// assert!((loss.to_scalar::<f32>()? - 0.25 * 2_f32.ln()).abs() < 1e-6);
 /// # Ok::<(), candle_core::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BinaryFocal {
     /// The weight of targets that are 1, from 0 to 1, to which those that are 0 have the weight `1 - alpha`; no weights if `None`.
     pub alpha: Option<f64>,
@@ -59,6 +60,10 @@ impl Loss for BinaryCrossEntropy {
         }
         rows.mean_terms(&(ones + zeros)?)
     }
+
+    fn settings(&self) -> Option<Settings> {
+        Some(Settings::BinaryCrossEntropy(self.clone()))
+    }
 }
 
 impl Loss for BinaryFocal {
@@ -75,6 +80,10 @@ impl Loss for BinaryFocal {
         let zeros = (zeros * focus(&rows.outputs.neg()?)?)?;
         let (of_ones, of_zeros) = self.alpha.map_or((1.0, 1.0), |alpha| (alpha, 1.0 - alpha));
         rows.mean_terms(&((ones * of_ones)? + (zeros * of_zeros)?)?)
+    }
+
+    fn settings(&self) -> Option<Settings> {
+        Some(Settings::BinaryFocal(self.clone()))
     }
 }
 

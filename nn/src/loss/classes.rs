@@ -1,8 +1,9 @@
 //! Losses of classifiers with a score for each class.
 
-use super::{Loss, check_gamma, constants};
+use super::{Loss, Settings, check_gamma, constants};
 use crate::rows::{ClassRows, is_class};
 use candle_core::{D, Error, Result, Tensor, bail};
+use serde::{Deserialize, Serialize};
 
 /// The cross-entropy of the softmax, as PyTorch's
 /// [`cross_entropy`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.cross_entropy.html) with the same arguments:
@@ -17,7 +18,7 @@ use candle_core::{D, Error, Result, Tensor, bail};
 /// assert!((loss.loss(&logits, &labels)?.to_scalar::<f32>()? - 2_f32.ln()).abs() < 1e-6);
 /// # Ok::<(), candle_core::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CrossEntropy {
     /// The label of rows that are left out, such as -100.
     pub ignore_index: Option<i64>,
@@ -38,7 +39,7 @@ pub struct CrossEntropy {
 /// assert!((loss.to_scalar::<f32>()? - 0.25 * 2_f32.ln()).abs() < 1e-6);
 /// # Ok::<(), candle_core::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Focal {
     /// The exponent, at least 0.
     pub gamma: f64,
@@ -76,6 +77,10 @@ impl Loss for CrossEntropy {
         let sum = ((sum * (1.0 - smoothing))? - (spread * (smoothing / rows.classes()? as f64))?)?;
         Ok((sum, divisor))
     }
+
+    fn settings(&self) -> Option<Settings> {
+        Some(Settings::CrossEntropy(self.clone()))
+    }
 }
 
 impl Loss for Focal {
@@ -94,6 +99,10 @@ impl Loss for Focal {
         let focus = (others * self.gamma)?.exp()?;
         let sum = (picked * focus)?.mul(&weights)?.sum_all()?.neg()?;
         Ok((sum, weights.sum_all()?))
+    }
+
+    fn settings(&self) -> Option<Settings> {
+        Some(Settings::Focal(self.clone()))
     }
 }
 

@@ -1,8 +1,9 @@
 //! Losses of regressions. The mean is over all elements.
 
-use super::Loss;
+use super::{Loss, Settings};
 use crate::rows::NumberRows;
 use candle_core::{Result, Tensor, bail};
+use serde::{Deserialize, Serialize};
 
 /// The mean squared error. Outputs and targets have the same shape (n,), (n, 1) or (n, k), or one has (n,) and the other (n, 1).
 ///
@@ -13,15 +14,15 @@ use candle_core::{Result, Tensor, bail};
 /// assert_eq!(Mse.loss(&outputs, &Tensor::new(&[1_f32, 4.0], &Device::Cpu)?)?.to_scalar::<f32>()?, 2.0);
 /// # Ok::<(), candle_core::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mse;
 
 /// The mean absolute error, of shapes like those of [`Mse`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mae;
 
 /// The Huber loss: half the squared error up to `delta`, and linear in the error beyond, of shapes like those of [`Mse`].
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Huber {
     /// The error at which the loss becomes linear, above 0.
     pub delta: f64,
@@ -38,12 +39,20 @@ impl Loss for Mse {
         let rows = NumberRows::new(outputs, targets, weights)?;
         rows.mean_terms(&(&rows.outputs - &rows.targets)?.sqr()?)
     }
+
+    fn settings(&self) -> Option<Settings> {
+        Some(Settings::Mse(self.clone()))
+    }
 }
 
 impl Loss for Mae {
     fn terms(&self, outputs: &Tensor, targets: &Tensor, weights: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
         let rows = NumberRows::new(outputs, targets, weights)?;
         rows.mean_terms(&(&rows.outputs - &rows.targets)?.abs()?)
+    }
+
+    fn settings(&self) -> Option<Settings> {
+        Some(Settings::Mae(self.clone()))
     }
 }
 
@@ -56,6 +65,10 @@ impl Loss for Huber {
         let errors = (&rows.outputs - &rows.targets)?.abs()?;
         let near = errors.minimum(self.delta)?;
         rows.mean_terms(&(&near * (&errors - (&near * 0.5)?)?)?)
+    }
+
+    fn settings(&self) -> Option<Settings> {
+        Some(Settings::Huber(self.clone()))
     }
 }
 

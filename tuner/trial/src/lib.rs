@@ -60,4 +60,4 @@ pub use plugins::{client_of, use_device_process};
 pub use runtime::{ObjectiveValue, run_in_process, run_objective};
 #[cfg(feature = "plugins")]
 pub use seed::seed;
-pub use trial::{BestTrial, FixedTrial, FixedValues, Trial};
+pub use trial::{FixedTrial, FixedValues, Trial};

@@ -1,12 +1,10 @@
 //! The trial inside its objective: reports, epochs, the device and the best value so far.
 
-mod best;
 mod checkpoint;
 mod fixed;
 mod generation;
 mod parameters;
 
-pub use best::BestTrial;
 pub use ferrotune_state::{Restore, Save};
 pub use fixed::{FixedTrial, FixedValues};
 

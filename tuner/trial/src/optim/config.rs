@@ -5,6 +5,7 @@ use candle_core::backprop::GradStore;
 use candle_core::{Result, Var};
 use candle_nn::Optimizer;
 use ferrotune_state::{Pack, Restore, Save, ShareError, Shared};
+use serde::{Deserialize, Serialize};
 
 /// The settings of an optimiser: [`AdamW::lr`], [`SGD::lr`], [`Lion::lr`], or the settings with more than the learning rate, such as
 /// `ParamsAdamW { lr: 1e-3, weight_decay: 0.1, ..Default::default() }`.
@@ -25,6 +26,70 @@ pub trait Config {
     /// # Errors
     /// The errors of [`Optimizer::new`].
     fn build(&self, vars: Vec<Var>) -> Result<Box<dyn AnyOptimizer>>;
+
+    /// The settings for a file; none of an optimiser of one's own.
+    #[doc(hidden)]
+    fn settings(&self) -> Option<Settings> {
+        None
+    }
+}
+
+/// The settings of a known optimiser, as files have them.
+#[doc(hidden)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "optimizer", rename_all = "lowercase")]
+pub enum Settings {
+    /// AdamW.
+    AdamW {
+        /// The learning rate.
+        lr: f64,
+        /// The share of the first moment that is kept.
+        beta1: f64,
+        /// The share of the second moment that is kept.
+        beta2: f64,
+        /// The number that is added to the root of the second moment.
+        eps: f64,
+        /// The weight decay.
+        weight_decay: f64,
+    },
+    /// SGD.
+    SGD(ParamsSGD),
+    /// Lion.
+    Lion(ParamsLion),
+}
+
+impl Config for Settings {
+    fn build(&self, vars: Vec<Var>) -> Result<Box<dyn AnyOptimizer>> {
+        match self.clone() {
+            Settings::AdamW { lr, beta1, beta2, eps, weight_decay } => {
+                ParamsAdamW { lr, beta1, beta2, eps, weight_decay }.build(vars)
+            }
+            Settings::SGD(params) => params.build(vars),
+            Settings::Lion(params) => params.build(vars),
+        }
+    }
+
+    fn settings(&self) -> Option<Settings> {
+        Some(self.clone())
+    }
+}
+
+impl From<ParamsAdamW> for Settings {
+    fn from(ParamsAdamW { lr, beta1, beta2, eps, weight_decay }: ParamsAdamW) -> Settings {
+        Settings::AdamW { lr, beta1, beta2, eps, weight_decay }
+    }
+}
+
+impl From<ParamsSGD> for Settings {
+    fn from(params: ParamsSGD) -> Settings {
+        Settings::SGD(params)
+    }
+}
+
+impl From<ParamsLion> for Settings {
+    fn from(params: ParamsLion) -> Settings {
+        Settings::Lion(params)
+    }
 }
 
 /// An optimiser of any kind, whose state a checkpoint can save.
@@ -87,6 +152,10 @@ macro_rules! configs {
             fn build(&self, vars: Vec<Var>) -> Result<Box<dyn AnyOptimizer>> {
                 Ok(Box::new($optimizer::new(vars, self.clone())?))
             }
+
+            fn settings(&self) -> Option<Settings> {
+                Some(self.clone().into())
+            }
         }
 
         impl $optimizer {
@@ -107,5 +176,9 @@ configs! {
 impl Config for Box<dyn Config> {
     fn build(&self, vars: Vec<Var>) -> Result<Box<dyn AnyOptimizer>> {
         (**self).build(vars)
+    }
+
+    fn settings(&self) -> Option<Settings> {
+        (**self).settings()
     }
 }

@@ -2,6 +2,7 @@
 //! the rates of its steps.
 
 use super::Schedule;
+use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 
 /// A decay of the learning rate over a whole training, from the optimiser's rate to a share of it. Of the functions [`cosine`],
@@ -13,14 +14,15 @@ use std::f64::consts::PI;
 /// let rates: Vec<f64> = [0, 1, 2, 6, 10, 99].map(|step| decay.at(step, 10)).to_vec();
 /// assert_eq!(rates, [0.5, 1.0, 1.0, 0.75, 0.5, 0.5]);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decay {
     end: f64,
     warm_up: f64,
     shape: Shape,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Shape {
     Constant,
     Linear,

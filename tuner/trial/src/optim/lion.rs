@@ -7,9 +7,10 @@ use candle_core::{Result, Tensor, Var};
 use candle_nn::Optimizer;
 use ferrotune_state::{Pack, Restore, Save, ShareError, Shared};
 use num_traits::Float;
+use serde::{Deserialize, Serialize};
 
 /// The settings of [`Lion`], with the paper's values as defaults.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ParamsLion {
     /// The learning rate. The paper finds the best one three to ten times smaller than that of AdamW.
     pub lr: f64,

@@ -7,9 +7,10 @@ use candle_core::{Result, Tensor, Var};
 use candle_nn::Optimizer;
 use ferrotune_state::{Pack, Restore, Save, ShareError, Shared};
 use num_traits::Float;
+use serde::{Deserialize, Serialize};
 
 /// The settings of [`SGD`], with the same meaning as in PyTorch's `torch.optim.SGD`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ParamsSGD {
     /// The learning rate.
     pub lr: f64,

@@ -12,6 +12,7 @@ use ferrotune_space::record::TrialRecord;
 use ferrotune_space::wire::{Assignment, Reply, Request, Verdict};
 use ferrotune_space::{Distribution, Value};
 use ferrotune_state::current_seed;
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;
@@ -19,18 +20,13 @@ use std::ops::Deref;
 use std::path::PathBuf;
 
 /// Values of parameters by their names: from a list of pairs, a map, or a trial's record.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(transparent)]
 pub struct FixedValues(Values);
 
 impl<N: Into<String>, const COUNT: usize> From<[(N, Value); COUNT]> for FixedValues {
     fn from(values: [(N, Value); COUNT]) -> FixedValues {
-        FixedValues::of(values.into_iter().map(|(name, value)| (name.into(), value)).collect())
-    }
-}
-
-impl FixedValues {
-    pub(super) fn of(values: Vec<(String, Value)>) -> FixedValues {
-        FixedValues(values.into_iter().collect())
+        FixedValues(values.into_iter().map(|(name, value)| (name.into(), value)).collect())
     }
 }
 

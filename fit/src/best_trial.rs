@@ -1,15 +1,23 @@
-//! The best trial of a study, as a trial of given values.
+//! The best trial of a study, as a trial of given values: its model with its weights, and its training for more data.
 
-use super::{FixedTrial, FixedValues, Trial};
-use ferrotune_space::Value;
-use ferrotune_state::{Restore, Result, located};
+use crate::fit::Fit;
+use crate::history::Epoch;
+use crate::recipe::{Recipe, recipe_name};
+use crate::trial::Progress;
+use candle_core::DType;
+use ferrotune_data::Prep;
+use ferrotune_nn::{self as nn, Model, Sequential, metrics};
+use ferrotune_state::{Restore, Result, ShareError, Shared, located};
+use ferrotune_trial::{FixedTrial, FixedValues, Trial};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::PathBuf;
 
-/// The best trial of a study, as [`Trial::of`] makes it, with what it has reached. `restore` loads its checkpoint.
-#[derive(Debug)]
+/// The best trial of a study, as [`Trial::of`] makes it, with what it has reached.
+///
+/// Where [`Fit::run_in`] trained the trial, [`BestTrial::model`] builds its model with the weights of its best epoch. A model with
+/// layers of your own is built by your function, and `restore` loads its weights.
 pub struct BestTrial {
     /// The number of the trial in its study.
     pub trial: u64,
@@ -29,7 +37,7 @@ pub struct BestTrial {
 struct Told {
     trial: u64,
     value: Option<f64>,
-    values: BTreeMap<String, Value>,
+    values: FixedValues,
     metrics: Option<BTreeMap<String, Option<f64>>>,
     checkpoint: Option<PathBuf>,
     note: Option<String>,
@@ -40,7 +48,7 @@ impl BestTrial {
     #[doc(hidden)]
     pub fn of_json(json: &[u8]) -> serde_json::Result<BestTrial> {
         let Told { trial, value, values, metrics, checkpoint, note } = serde_json::from_slice(json)?;
-        let fixed = Trial::of(FixedValues::of(values.into_iter().collect()));
+        let fixed = Trial::of(values);
         let fixed = match &checkpoint {
             Some(checkpoint) => fixed.with_checkpoint(checkpoint),
             None => fixed,
@@ -65,33 +73,5 @@ impl BestTrial {
             return located(Err(missing));
         }
         self.fixed.restore(state).map(drop)
-    }
-}
-
-impl Deref for BestTrial {
-    type Target = Trial;
-
-    fn deref(&self) -> &Trial {
-        &self.fixed
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_best_trial_has_the_values_that_the_program_prints() -> Result<()> {
-        let json =
-            br#"{"trial": 7, "value": 0.5, "values": {"lr": 0.01, "units": 64}, "metrics": {"loss": 0.5, "nan": null},
-            "checkpoint": null, "note": null}"#;
-        let best = BestTrial::of_json(json)?;
-        assert_eq!((best.trial, best.value, best.metrics["loss"]), (7, Some(0.5), 0.5));
-        assert!(best.metrics["nan"].is_nan());
-        assert_eq!(best.int("units", 1..=100).get()?, 64);
-        assert_eq!(best.float("lr", 1e-3..=1.0).get()?, 0.01);
-        let error = best.restore(&candle_nn::VarMap::new()).expect_err("it has no checkpoint").to_string();
-        assert!(error.contains("trial 7 has no checkpoint; save one"), "{error}");
-        Ok(())
     }
 }

@@ -1,0 +1,79 @@
+//! What a checkpoint says of the training that made it: how to build its model, and how to train it again.
+
+use crate::fit::Fit;
+use candle_core::DType;
+use ferrotune_data::Prep;
+use ferrotune_nn::{self as nn, loss};
+use ferrotune_state::Result;
+use ferrotune_trial::optim::{Decay, Settings};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The version that this program writes, and the latest that it reads.
+const VERSION: u32 = 1;
+
+/// A model and its training as a checkpoint has them.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Recipe {
+    version: u32,
+    /// The description of the model, as `model.save` writes it beside a file.
+    pub(crate) model: Value,
+    pub(crate) prep: Option<Prep>,
+    /// The loss; none if it is a closure.
+    pub(crate) loss: Option<loss::Settings>,
+    /// The names of the metrics.
+    pub(crate) metrics: Vec<String>,
+    /// The optimisers with the prefixes of their variables; without settings if they are of the user's own.
+    pub(crate) optimizers: Vec<(String, Option<Settings>)>,
+    pub(crate) decay: Decay,
+    pub(crate) batch: usize,
+    pub(crate) accumulated: usize,
+    pub(crate) clip_norm: Option<f64>,
+    pub(crate) is_mixed: bool,
+}
+
+/// The name of the text in a checkpoint.
+pub(crate) fn recipe_name(name: &str) -> String {
+    format!("{name}ferrotune:fit:recipe")
+}
+
+impl Recipe {
+    pub(crate) fn of(fit: &Fit<'_>) -> Result<Recipe> {
+        let settings = |(prefix, config): &(String, Box<dyn ferrotune_trial::optim::Config + '_>)| {
+            (prefix.clone(), config.settings())
+        };
+        Ok(Recipe {
+            version: VERSION,
+            model: nn::description(fit.model)?,
+            prep: fit.prep.cloned(),
+            loss: fit.criterion.settings(),
+            metrics: fit.metrics.iter().map(|(name, _)| name.clone()).collect(),
+            optimizers: fit.optimizers.iter().map(settings).collect(),
+            decay: fit.decay,
+            batch: fit.batch,
+            accumulated: fit.accumulated,
+            clip_norm: fit.clip_norm,
+            is_mixed: fit.precision == DType::BF16,
+        })
+    }
+
+    pub(crate) fn to_json(&self) -> Result<String> {
+        Ok(serde_json::to_string(self)?)
+    }
+
+    /// Reads what [`Recipe::to_json`] wrote.
+    ///
+    /// # Errors
+    /// If the text is damaged or of a later version.
+    pub(crate) fn of_json(text: &str) -> Result<Recipe> {
+        #[derive(Deserialize)]
+        struct Version {
+            version: u32,
+        }
+        let Version { version } = serde_json::from_str(text)?;
+        if version > VERSION {
+            Err(format!("its training has version {version}, and this program reads up to {VERSION}; update ferrotune"))?;
+        }
+        Ok(serde_json::from_str(text)?)
+    }
+}
