@@ -14,6 +14,7 @@
 //! # Ok::<(), candle_core::Error>(())
 //! ```
 
+mod architecture;
 mod cnn;
 pub mod loss;
 pub mod metrics;
@@ -22,7 +23,8 @@ mod model;
 mod rows;
 mod sequential;
 
+pub use architecture::{build, describe};
 pub use cnn::{Cnn, cnn};
 pub use mlp::{Mlp, mlp};
-pub use model::{LayerSummary, Model, Summary};
+pub use model::{LayerSummary, Model, Summary, open};
 pub use sequential::{Flatten, MaxPool2d, Sequential, flatten, max_pool2d, model, seq};

@@ -6,8 +6,10 @@ mod file;
 mod predict;
 mod summary;
 
+use crate::sequential::Sequential;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use candle_nn::VarMap;
+pub use file::open;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::PoisonError;
@@ -92,6 +94,12 @@ pub trait Model {
         Ok(Summary::of_vars(self.vars(), &self.trainable()))
     }
 
+    /// The layers, where the model has nothing but layers: its description then says how to build it again.
+    #[doc(hidden)]
+    fn as_sequential(&self) -> Option<&Sequential> {
+        None
+    }
+
     /// The summary with the shapes that the layers give for a batch like `xs`.
     ///
     /// # Errors
@@ -121,7 +129,8 @@ pub trait Model {
     }
 
     /// Saves the variables as safetensors, and beside them a description: `model.safetensors` and `model.safetensors.json`. Each file is
-    /// written under another name and then renamed, so that a crash leaves the old file or the new one.
+    /// written under another name and then renamed, so that a crash leaves the old file or the new one. The function
+    /// [`open`](crate::open) builds the model from both files, if the description has its layers.
     ///
     /// # Errors
     /// If a file cannot be written, and the errors of the device.
@@ -193,6 +202,10 @@ macro_rules! forwarded {
 
             fn summary_of(&self, xs: &Tensor) -> Result<Summary> {
                 (**self).summary_of(xs)
+            }
+
+            fn as_sequential(&self) -> Option<&Sequential> {
+                (**self).as_sequential()
             }
         }
     )+};

@@ -1,5 +1,6 @@
 //! Layers one after the other, as a model that carries its variables.
 
+mod described;
 mod kinds;
 mod layers;
 mod summary;
@@ -70,15 +71,21 @@ struct Layer {
 
 /// A layer of candle, or a model within the model.
 enum Part {
-    Layer(Box<dyn ModuleT + Send + Sync>),
+    Layer(Box<dyn AnyLayer>),
     Model(Box<dyn Model + Send + Sync>),
     Sequential(Box<Sequential>),
 }
 
+/// A layer whose type a description finds again.
+trait AnyLayer: ModuleT + Any + Send + Sync {}
+
+impl<L: ModuleT + Any + Send + Sync> AnyLayer for L {}
+
 impl Sequential {
     /// Appends a layer: any [`Module`](candle_core::Module) or [`ModuleT`], such as `Linear`, `Dropout`, `BatchNorm` or `Activation`, a
     /// closure from a tensor to a result, or another `Sequential` of this crate, whose variables this one then has too. candle's own
-    /// `Sequential` is refused, because threads cannot share it.
+    /// `Sequential` is refused, because threads cannot share it. A model with a closure or a type of your own is saved and loaded, but
+    /// [`open`](crate::open) cannot build it from its files.
     #[must_use]
     #[expect(clippy::should_implement_trait, reason = "the name is that of candle's `Sequential`")]
     pub fn add<L: ModuleT + Send + Sync + 'static>(self, layer: L) -> Sequential {
@@ -172,6 +179,11 @@ impl Sequential {
         self.frozen.clear();
     }
 
+    /// Leaves the variables with exactly these names out of training.
+    pub(crate) fn leave_out(&mut self, names: &[String]) {
+        self.frozen.extend(names.iter().cloned());
+    }
+
     /// The number of layers.
     pub fn len(&self) -> usize {
         self.layers.len()
@@ -225,6 +237,10 @@ impl Model for Sequential {
 
     fn summary_of(&self, xs: &Tensor) -> Result<Summary> {
         summary::of(self, Some(xs))
+    }
+
+    fn as_sequential(&self) -> Option<&Sequential> {
+        Some(self)
     }
 }
 

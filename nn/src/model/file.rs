@@ -2,6 +2,8 @@
 //! changes a variable.
 
 use super::{Model, description, named};
+use crate::architecture::Variables;
+use crate::sequential::Sequential;
 use candle_core::safetensors::BufferedSafetensors;
 use candle_core::{DType, Device, Error, Result, Tensor, Var, bail};
 use candle_nn::VarMap;
@@ -10,6 +12,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -93,6 +96,43 @@ pub(super) fn load_common(vars: &VarMap, path: &Path) -> Result<Vec<String>> {
     Ok(others.into_keys().collect())
 }
 
+/// Builds a model that [`Model::save`] saved, from the safetensors and the description beside them, on this device.
+///
+/// Its layers, names and predictions are those of the saved model, its frozen variables are frozen, and it trains on. The outputs of
+/// `predict` have shape (rows, …) as before. The description has candle's layers that give away their sizes, the layers of this crate, and
+/// models made of them. A model with a closure or a type of your own is built by your own function; [`Model::load`] then gives it the
+/// saved variables.
+///
+/// # Errors
+/// If a file is missing, damaged or of a later version, if the description has no architecture, as of a model with a closure, or its
+/// names, shapes and types are not those in the file; and the errors of the device. All this is known before a layer is made.
+///
+/// ```
+/// use candle_core::{DType, Device, Tensor};
+/// use ferrotune_nn::{self as nn, Model as _};
+/// let folder = tempfile::tempdir()?;
+/// let file = folder.path().join("model.safetensors");
+/// let model = nn::mlp(4, &[16, 8], 3).batch_norm().dropout(0.2).build(&Device::Cpu)?;
+/// model.save(&file)?;
+/// let opened = nn::open(&file, &Device::Cpu)?;
+/// let rows = Tensor::ones((5, 4), DType::F32, &Device::Cpu)?;
+/// assert_eq!(opened.predict(&rows)?.dims(), [5, 3]);
+/// assert_eq!(opened.predict(&rows)?.to_vec2::<f32>()?, model.predict(&rows)?.to_vec2::<f32>()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn open(path: impl AsRef<Path>, device: &Device) -> Result<Sequential> {
+    let path = path.as_ref();
+    let saved = Saved::open(path)?;
+    let architecture = description::architecture(path)?;
+    saved.compare(&architecture.variables().map_err(Error::msg)?)?;
+    let vars = VarMap::new();
+    for name in saved.has.keys() {
+        let var = Var::from_tensor(&saved.tensors.load(name, device)?)?;
+        vars.data().lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), var);
+    }
+    architecture.with_variables(&vars, device)
+}
+
 /// A file of safetensors, with the type and shape of each variable in it.
 struct Saved<'a> {
     path: &'a Path,
@@ -122,6 +162,31 @@ impl Saved<'_> {
             has.insert(name, (dtype, view.shape().to_vec()));
         }
         Ok(Saved { path, tensors, has })
+    }
+
+    /// Fails unless these are exactly the variables of the file.
+    fn compare(&self, described: &Variables) -> Result<()> {
+        let path = self.path.display();
+        let cure = "save the model again, or build it with your own function and call `load`";
+        if let Some(other) = self.has.keys().find(|name| !described.contains_key(*name)) {
+            bail!("{path} has a variable `{other}`, which the description beside it does not have; {cure}")
+        }
+        for (name, (dtype, shape)) in described {
+            let Some((saved_dtype, saved_shape)) = self.has.get(name) else {
+                bail!("{path} has no variable `{name}`, which the description beside it has; {cure}")
+            };
+            if shape != saved_shape {
+                bail!("`{name}` has shape {shape:?} in the description and {saved_shape:?} in {path}; {cure}")
+            }
+            if dtype != saved_dtype {
+                bail!(
+                    "`{name}` is {} in the description and {} in {path}; {cure}",
+                    dtype.as_str(),
+                    saved_dtype.as_str()
+                )
+            }
+        }
+        Ok(())
     }
 
     /// Sets these variables, all of which the file has, once all are known to fit.

@@ -4,7 +4,7 @@ use crate::model::{Model, named};
 use candle_core::{Tensor, TensorId};
 use candle_nn::{
     Activation, BatchNorm, Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d, Dropout, Embedding, Func, FuncT,
-    LayerNorm, Linear, PReLU,
+    LayerNorm, Linear, PReLU, RmsNorm,
 };
 use std::any::{Any, type_name};
 use std::fmt;
@@ -67,6 +67,9 @@ fn with_weight_and_bias(layer: &dyn Any) -> Option<Kind> {
         )+};
     }
     layers!(Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d, LayerNorm);
+    if let Some(norm) = layer.downcast_ref::<RmsNorm>() {
+        return Some(Kind::new("RmsNorm", &[Some(norm.weight())]));
+    }
     let prelu = layer.downcast_ref::<PReLU>()?;
     Some(Kind::new("PReLU", &[Some(prelu.weight())]))
 }

@@ -154,6 +154,13 @@ fn a_model_trains_in_a_compiled_step_and_its_file_moves_between_devices() -> Res
     near.load(&file)?;
     assert_close("the loaded model", &near.predict_in_batches(&outputs, 5)?, &Tensor::new(before, &CPU)?);
     assert_eq!(far.summary()?, near.summary()?);
+    assert_eq!(nn::describe(&far), nn::describe(&near));
+    let opened = nn::open(&file, &device)?;
+    assert!(opened.device().is_some_and(|other| other.same_device(&device)));
+    assert_eq!(flat(&opened.predict(&outputs)?), flat(&far.predict(&outputs)?));
+    let built = nn::build(&nn::describe(&far).map_err(candle_core::Error::msg)?, &device)?;
+    let (losses, _) = train(&device, &built)?;
+    assert!(losses[14] < losses[0] * 0.8, "{losses:?}");
     Ok(())
 }
 

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod compiled;
+mod damaged;
+mod described;
 mod files;
 mod golden;
 mod losses;
