@@ -32,6 +32,11 @@ pub(crate) struct Recipe {
     pub(crate) is_mixed: bool,
 }
 
+/// The name of the number of epochs in a checkpoint.
+pub(crate) fn epochs_name(name: &str) -> String {
+    format!("{name}ferrotune:fit:epochs")
+}
+
 /// The name of the text in a checkpoint.
 pub(crate) fn recipe_name(name: &str) -> String {
     format!("{name}ferrotune:fit:recipe")
@@ -72,7 +77,9 @@ impl Recipe {
         }
         let Version { version } = serde_json::from_str(text)?;
         if version > VERSION {
-            Err(format!("its training has version {version}, and this program reads up to {VERSION}; update ferrotune"))?;
+            Err(format!(
+                "its training has version {version}, and this program reads up to {VERSION}; update ferrotune"
+            ))?;
         }
         Ok(serde_json::from_str(text)?)
     }

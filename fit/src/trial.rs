@@ -5,7 +5,7 @@ use crate::callback::Control;
 use crate::fit::Fit;
 use crate::history::{Ended, Epoch, History};
 use crate::optimizers::Optimizers;
-use crate::recipe::{Recipe, recipe_name};
+use crate::recipe::{Recipe, epochs_name, recipe_name};
 use crate::run::{Rows, with_training};
 use candle_core::{Device, Tensor};
 use candle_nn::VarMap;
@@ -25,7 +25,13 @@ pub(crate) fn run(fit: Fit<'_>, trial: &Trial, train: &Rows, valid: Option<&Rows
         let vars = training.fit.model.vars();
         let mut saved = Progress::of(&[], Control { rate: 1.0, stop: false })?;
         let mut best = Best::default();
-        trial.restore(State { vars, optimizers: training.optimizers, recipe, progress: &mut saved, best: &mut best })?;
+        trial.restore(State {
+            vars,
+            optimizers: training.optimizers,
+            recipe,
+            progress: &mut saved,
+            best: &mut best,
+        })?;
         training.epochs = saved.epochs()?;
         training.control = saved.control();
         let own = trial.first_report().map_or(training.epochs.len(), |first| first as usize);
@@ -136,6 +142,7 @@ impl Save for State<'_> {
         self.optimizers.save(name, pack)?;
         pack.text(&recipe_name(name), self.recipe.to_owned());
         let Progress { names, rows, control } = &*self.progress;
+        pack.text(&epochs_name(name), rows.dims()[0].to_string());
         let Best { epoch, values } = &*self.best;
         let best = epoch.map(|epoch| epoch as u64);
         (names, rows, control, &best, values).save(&format!("{name}ferrotune:fit:"), pack)

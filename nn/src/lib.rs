@@ -26,5 +26,7 @@ mod sequential;
 pub use architecture::{build, describe};
 pub use cnn::{Cnn, cnn};
 pub use mlp::{Mlp, mlp};
+#[doc(hidden)]
+pub use model::description;
 pub use model::{LayerSummary, Model, Summary, open};
 pub use sequential::{Flatten, MaxPool2d, Sequential, flatten, max_pool2d, model, seq};

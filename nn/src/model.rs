@@ -9,6 +9,8 @@ mod summary;
 use crate::sequential::Sequential;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use candle_nn::VarMap;
+#[doc(hidden)]
+pub use description::description;
 pub use file::open;
 use std::collections::BTreeMap;
 use std::path::Path;

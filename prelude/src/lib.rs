@@ -44,8 +44,7 @@ pub use ferrotune_fit::{BestTrial, Fit};
 pub use ferrotune_nn as nn;
 pub use ferrotune_trial::optim;
 pub use ferrotune_trial::{
-    AdamW, Error, FixedTrial, FixedValues, Restore, Result, Save, Share, Trial, debug_nans, seed,
-    share_fields,
+    AdamW, Error, FixedTrial, FixedValues, Restore, Result, Save, Share, Trial, debug_nans, seed, share_fields,
 };
 pub use ferrotune_xla as xla;
 pub use input::{input, input_password};

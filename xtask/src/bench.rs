@@ -2,8 +2,9 @@
 //! `cargo xtask bench hpo` compares the oracles with Optuna on formulas, `cargo xtask bench digits` on real training,
 //! `cargo xtask bench keras` a search with Keras Tuner's, `cargo xtask bench data` the input of training with tf.data and
 //! PyTorch's, `cargo xtask bench cluster` several processes with OpenMPI and Optuna, `cargo xtask bench trials` what a trial costs
-//! beside its training, and `cargo xtask bench steps` training steps
-//! with candle's own, PyTorch's, JAX's and burn's. `cargo xtask bench examples` counts which examples of the standard library run.
+//! beside its training, `cargo xtask bench training` epochs of `Fit` with those of Keras, Lightning and PyTorch, and
+//! `cargo xtask bench steps` training steps with candle's own, PyTorch's, JAX's and burn's. `cargo xtask bench examples` counts which
+//! examples of the standard library run.
 
 mod digits;
 mod examples;
@@ -26,12 +27,13 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         Some((what, [])) if what == "data" || what == "keras" => compare_with_python(root, what),
         Some((what, [])) if what == "cluster" => cluster(root),
         Some((what, [])) if what == "trials" => trials(root),
+        Some((what, [])) if what == "training" => training(root),
         Some((what, [])) if what == "digits" => digits::run(root),
         Some((what, rest)) if what == "examples" => examples::run(root, rest),
         Some((what, rest)) if what == "steps" => steps::run(root, rest),
         Some((what, _)) => {
             bail!(
-                "there is no bench `{what}`; use cluster, data, digits, examples, hpo, keras, steps, trials, or no name to compare the kernels"
+                "there is no bench `{what}`; use cluster, data, digits, examples, hpo, keras, steps, training, trials, or no name to compare the kernels"
             )
         }
     }
@@ -76,6 +78,24 @@ fn cluster(root: &Path) -> Result<()> {
     })?;
     step::step("measure", || {
         step::run(environment.bench("bench_cluster.py").args(["--output", "benchmarks/cluster.md"]))
+    })
+}
+
+fn training(root: &Path) -> Result<()> {
+    let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
+    step::step("the others", || environment.add("benchmarks/requirements-training.txt"))?;
+    let target = root.join("target/bench/build");
+    step::step("build", || {
+        let mut build = cargo(root);
+        build.args(["build", "--release", "--locked", "-p", "ferrotune-fit", "--example", "training"]);
+        // The library of the cells is compiled with these optimizations. Without them, an epoch on the CPU takes twice as long.
+        build.args(["--config", "profile.release.lto=false"]);
+        step::run(build.env("CARGO_TARGET_DIR", &target))
+    })?;
+    step::step("measure", || {
+        let mut bench = environment.bench("bench_training.py");
+        bench.args(["--output", "benchmarks/training.md", "--program"]);
+        step::run(bench.arg(target.join("release/examples/training")))
     })
 }
 

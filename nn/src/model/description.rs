@@ -53,7 +53,17 @@ pub(super) fn beside(model: &Path) -> PathBuf {
     path.into()
 }
 
-pub(super) fn of(model: &impl Model) -> Result<String> {
+pub(super) fn of(model: &dyn Model) -> Result<String> {
+    serde_json::to_string_pretty(&described(model)?).map_err(candle_core::Error::wrap)
+}
+
+/// The description of a model as `save` writes it beside the file.
+#[doc(hidden)]
+pub fn description(model: &dyn Model) -> Result<Value> {
+    serde_json::to_value(described(model)?).map_err(candle_core::Error::wrap)
+}
+
+fn described(model: &dyn Model) -> Result<Description> {
     let trainable: Vec<_> = model.trainable().iter().map(|var| var.id()).collect();
     let variable = |(name, var): (String, candle_core::Var)| Variable {
         name,
@@ -67,7 +77,7 @@ pub(super) fn of(model: &impl Model) -> Result<String> {
         Ok(architecture) => (Some(architecture), None),
         Err(reason) => (None, Some(reason)),
     };
-    let description = Description {
+    Ok(Description {
         ferrotune_model: VERSION,
         trainable_parameters: summary.trainable,
         other_parameters: summary.fixed,
@@ -75,8 +85,7 @@ pub(super) fn of(model: &impl Model) -> Result<String> {
         variables: named(model.vars()).into_iter().map(variable).collect(),
         architecture,
         not_described,
-    };
-    serde_json::to_string_pretty(&description).map_err(candle_core::Error::wrap)
+    })
 }
 
 /// Fails if the description is of a later version than this program knows. No description is as good as one.
