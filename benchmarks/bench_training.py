@@ -27,9 +27,9 @@ EPOCHS, BATCH, RATE, DECAY, EPSILON = 5, 128, 1e-3, 0.01, 1e-8
 # A program whose loss after the last epoch is greater than this times the smallest one has trained less than the others.
 LOSS_TOLERANCE = 1.15
 
-# The settings of glibc's malloc that would change the comparison.
-MALLOC = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES"]
-# Cells and trials make these settings themselves (docs/recovery.md).
+# Settings of glibc's malloc and of threads that would change the comparison. Without them, all programs use all cores.
+SETTINGS = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES", "RAYON_NUM_THREADS", "OMP_NUM_THREADS", "NPROC"]
+# The process of the cells makes these settings itself (docs/recovery.md).
 CELLS = {"CANDLE_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 
 
@@ -217,9 +217,7 @@ def train_rival(name):
 
 def train(name, arguments, folder):
     """What a program of its own measures."""
-    environment = {variable: value for variable, value in os.environ.items() if variable not in MALLOC}
-    threads = str(len(os.sched_getaffinity(0)))
-    environment |= {"RAYON_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
+    environment = {variable: value for variable, value in os.environ.items() if variable not in SETTINGS}
     if name in RIVALS:
         command = [sys.executable, __file__, "--train", name, "--output", os.devnull]
         environment["PYTHONPATH"] = str(ROOT / "tests")

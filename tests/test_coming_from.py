@@ -173,7 +173,9 @@ assert_eq!(seen.len(), 1);""",
         """use ferrotune::fit::{CsvLog, ReduceOnPlateau};
 let model = nn::mlp(64, &[8], 10).build(&device)?;
 let fit = Fit::classifier(&model).callback(ReduceOnPlateau::new("val_loss", 0.5, 1)).callback(CsvLog::new("log.csv"));
-fit.optimizer(AdamW::lr(1e-12)).epochs(3).run(&train, &valid)?.epochs[2].learning_rate;
+let history = fit.optimizer(AdamW::lr(1e-12)).epochs(3).run(&train, &valid)?;
+// Without a better loss, the second epoch asks for half of the rate.
+assert_eq!(history.epochs[2].learning_rate, 5e-13);
 assert_eq!(std::fs::read_to_string("log.csv")?.lines().count(), 1 + 3);""",
     ],
     "`CosineDecay`, `CosineAnnealingLR`": [
@@ -286,16 +288,19 @@ assert_eq!(train.len().unwrap() + test.len().unwrap(), rows.len().unwrap());""",
     "`KFold(5, shuffle=True)`": [
         """let rows = data::iris()?;
 let folds = rows.split([0.2; 5], 7)?;
-let mut accuracies = Vec::new();
+let sum = |part: &Dataset<(Tensor, Tensor)>| Ok::<f32, ferrotune::Error>(part.to_tensors()?.0.sum_all()?.to_scalar()?);
+let mut sums = 0.0;
 for held_out in 0..5 {
     let others: Vec<usize> = (0..5).filter(|fold| *fold != held_out).collect();
     let joined = others[1..].iter().fold(folds[others[0]].clone(), |joined, fold| joined.concat(&folds[*fold]));
     assert_eq!((joined.len(), folds[held_out].len()), (Some(120), Some(30)));
     let model = nn::mlp(4, &[8], 3).build(&device)?;
-    accuracies.push(Fit::classifier(&model).optimizer(AdamW::lr(3e-2)).epochs(10).run(&joined, &folds[held_out])?.value("val_accuracy").unwrap());
+    assert_eq!(Fit::classifier(&model).epochs(1).run(&joined, &folds[held_out])?.get("val_accuracy").len(), 1);
+    sums += sum(&folds[held_out])?;
 }
-assert_eq!(folds[0].concat(&folds[1]).len(), Some(60));
-assert!(accuracies.iter().sum::<f64>() / 5.0 > 0.8, "{accuracies:?}");""",
+// Each row is held out once.
+assert!((sums - sum(&rows)?).abs() < 0.1);
+assert_eq!(folds[0].concat(&folds[1]).len(), Some(60));""",
     ],
     "`accuracy_score`, `f1_score`, `confusion_matrix`": [
         """use metrics::{confusion_matrix, f1};
@@ -357,7 +362,7 @@ def searches(options, **more):
     cells = []
     for option in options:
         project = re.sub(r"\W+", "-", option).strip("-")
-        cells.append((search(f"{option} --project {project}", **more), r"\d+ trials"))
+        cells.append((search(f"{option} --project {project}", **more), r"[23]/3 trials.* done"))
     return cells
 
 
@@ -435,7 +440,7 @@ assert_eq!(build(&Trial::of(values))?.parameters(), 64 * 64 + 64 + 64 * 10 + 10)
         ("%trials --project combinations", r"(?s)\A(?:[^\n]+\n){2}[^\n]+\Z"),
     ],
     "`factor`, `hyperband_iterations`": [
-        (search('--oracle "hyperband:factor=4,iterations=2" --project set', trials=60), r"\b(\d|[1-4]\d) trials|\b(\d|[1-4]\d)/60 trials"),
+        (search('--oracle "hyperband:factor=4,iterations=2" --project set', trials=60), r"12/60 trials.*nothing is left to try"),
     ],
     "`BayesianOptimization`": [
         *searches(["--oracle auto", "--oracle gp", "--oracle tpe", "--oracle cmaes"]),

@@ -3,6 +3,7 @@
 
 pub(crate) mod candle;
 pub(crate) mod doctor;
+pub(crate) mod export;
 pub(crate) mod install;
 pub(crate) mod kernelspec;
 pub(crate) mod package;

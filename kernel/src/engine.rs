@@ -16,7 +16,7 @@ mod startup;
 mod tests;
 
 pub(crate) use handlers::read_only::only_looks;
-pub(crate) use handlers::studies::best_as_json;
+pub(crate) use handlers::studies::{best_as_json, export_folder};
 pub(crate) use inspection::Inspector;
 pub(crate) use interrupts::Interrupts;
 pub(crate) use startup::start;

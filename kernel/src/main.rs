@@ -69,6 +69,8 @@ enum Action {
         /// A new folder, or one that this command has written.
         folder: PathBuf,
     },
+    /// Write the model of a study's best trial into a folder, for programs without a notebook.
+    Export(commands::export::Export),
     /// Continue a study without a notebook.
     Resume(commands::resume::Resume),
     /// Run trials of a study that another host has published.
@@ -177,6 +179,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
         Action::Setup { toolchain } => commands::setup::run(&toolchain).map(|()| ExitCode::SUCCESS),
         Action::Bound { parent, program, arguments } => match bound::run(parent, &program, &arguments)? {},
         Action::Candle { folder } => commands::candle::run(&folder).map(|()| ExitCode::SUCCESS),
+        Action::Export(arguments) => commands::export::run(&arguments).map(|()| ExitCode::SUCCESS),
         Action::Resume(arguments) => commands::resume::run(&arguments),
         Action::Kernel { connection_file } => kernel(&connection_file, arguments).map(|()| ExitCode::SUCCESS),
         Action::CellSupervisor { standard_library, prelude } => cell_supervisor::run([standard_library, prelude]),

@@ -32,7 +32,7 @@ const COLUMNS: MagicOption = MagicOption::new("--columns", "NAMES", "the columns
 const LIMIT: MagicOption = MagicOption::new("--limit", "N", "how many trials to show").or(|| MOST_TRIALS.to_string());
 
 const INSERT: MagicOption =
-    MagicOption::flag("--insert", "put the parameters of the best trial into the next cell, as variables");
+    MagicOption::flag("--insert", "put the best trial and its parameters into the next cell, as variables");
 
 const MOST_TRIALS: u64 = 200;
 /// The file of `%export model` if the magic names no file.
@@ -45,7 +45,8 @@ pub(super) const BEST: Magic = Magic {
     help: "COUNT trials, one if it is left out, best first: their parameters and values, where their weights are, and\n\
            the Rust that makes the parameters of the best one variables again and loads its weights. Of several\n\
            objectives, the trials that no other one beats in all of them.\n\
-           --insert puts a line `let NAME = VALUE;` for each parameter of the best one into a new cell below.\n\
+           --insert puts `let best = ferrotune::best(\"NAME\")?;`, with the model of the best one, and a line\n\
+           `let NAME = VALUE;` for each of its parameters into a new cell below.\n\
            \n\
            Example\n  %best 3 --project digits\n  %best --insert",
     arguments: &[Argument::new("COUNT", Values::Any)],

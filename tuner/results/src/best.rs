@@ -4,7 +4,7 @@ use crate::ResultsError;
 use crate::bundle::{with_code, with_note};
 use crate::columns::Column;
 use crate::listing::tabulated;
-use crate::snippet::{python, snippet};
+use crate::snippet::{by_name, python, snippet};
 use crate::values::winners;
 use ferrotune_display::Bundle;
 use ferrotune_journal::Study;
@@ -62,11 +62,11 @@ pub fn best(
     Ok(with_code(&with_code(&bundle, &described(study, first, path)), &in_python))
 }
 
-/// Rust code for a cell that defines variables with the parameters of the first trial that [`best`] shows. Fails if
-/// [`best`] fails.
-pub fn parameters(study: &Study, count: Option<usize>) -> Result<String, ResultsError> {
+/// Rust code for a cell that defines variables with the parameters of the first trial that [`best`] shows, and the trial itself by the
+/// `name` or the folder of its study. Fails if [`best`] fails.
+pub fn parameters(study: &Study, count: Option<usize>, name: &str) -> Result<String, ResultsError> {
     let (first, _) = chosen(study, count)?;
-    Ok(described(study, first, None))
+    Ok(below_its_name(study, first, &by_name(first, name)))
 }
 
 /// The first trial that [`best`] shows. Fails if [`best`] fails.
@@ -86,7 +86,11 @@ fn chosen(study: &Study, count: Option<usize>) -> Result<(&TrialRecord, Vec<&Tri
 
 /// The snippet of a trial, below a line that names the trial.
 fn described(study: &Study, trial: &TrialRecord, weights: Option<&Path>) -> String {
+    below_its_name(study, trial, &snippet(trial, weights))
+}
+
+fn below_its_name(study: &Study, trial: &TrialRecord, code: &str) -> String {
     // A newline in the name would end the comment.
     let name = study.spec.project.escape_debug();
-    format!("// trial {} of {name}\n{}", trial.number, snippet(trial, weights))
+    format!("// trial {} of {name}\n{code}", trial.number)
 }

@@ -2,11 +2,13 @@
 
 mod csv;
 mod fields;
+mod folder;
 mod html;
 mod json;
 mod model;
 mod parquet;
 
+pub use folder::{TRIAL_FILE, folder};
 pub use model::model;
 
 use crate::ResultsError;

@@ -18,12 +18,7 @@ const KEYWORDS: [&str; 48] = [
 /// A `let` for every parameter of the trial and for its weights, comments that show how a model loads the weights, and the trial as
 /// `Trial::of`.
 pub fn snippet(trial: &TrialRecord, weights: Option<&Path>) -> String {
-    let mut taken = BTreeSet::new();
-    let mut lines: Vec<String> = trial
-        .parameters
-        .iter()
-        .map(|(name, parameter)| binding(&unique(identifier(name), &mut taken), &parameter.value))
-        .collect();
+    let (mut taken, mut lines) = bindings(trial);
     if let Some(weights) = weights {
         let path = weights.display().to_string();
         let name = unique("weights".to_owned(), &mut taken);
@@ -37,6 +32,24 @@ pub fn snippet(trial: &TrialRecord, weights: Option<&Path>) -> String {
         .push("// the same as a trial, for the function that builds the objective's model: `model(&best)?`".to_owned());
     lines.push(format!("let {} = {};", unique("best".to_owned(), &mut taken), fixed_trial(trial, weights)));
     lines.join("\n")
+}
+
+/// A `let` for every parameter of the trial, and the trial by the name of its study, with its model.
+pub(crate) fn by_name(trial: &TrialRecord, study: &str) -> String {
+    let (mut taken, mut lines) = bindings(trial);
+    let best = unique("best".to_owned(), &mut taken);
+    lines.push(format!("let {best} = ferrotune::best({study:?})?;"));
+    lines.push(format!("// its model: {best}.model()?, or {best}.restore(model.vars())? for a model of your own"));
+    lines.join("\n")
+}
+
+/// A `let` for every parameter of the trial, and the names that they take.
+fn bindings(trial: &TrialRecord) -> (BTreeSet<String>, Vec<String>) {
+    let mut taken = BTreeSet::new();
+    let parameters = trial.parameters.iter();
+    let lines = parameters.map(|(name, parameter)| binding(&unique(identifier(name), &mut taken), &parameter.value));
+    let lines = lines.collect();
+    (taken, lines)
 }
 
 /// An expression that makes a trial with the same values and the same weights, outside of a search.

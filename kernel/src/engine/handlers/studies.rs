@@ -1,7 +1,10 @@
 //! The magics that show a study. They read the study's journal, and `ferrotune_results` turns the journal into tables, plots and
 //! files.
 
+mod model_folder;
 mod weights;
+
+pub(crate) use model_folder::export_folder;
 
 use crate::disk::write_whole;
 use crate::engine::handlers::files::expanded;
@@ -60,7 +63,7 @@ fn trial(folder: &Path, number: u64) -> Result<Bundle> {
         let endings: Vec<String> = trial.retried.iter().map(ToString::to_string).collect();
         lines.push(format!("tried again after: {}", endings.join("; ")));
     }
-    lines.extend(weights::of(folder, &study, trial)?.map(|found| format!("weights: {}", weights::from_cells(found))));
+    lines.extend(weights::of(folder, &study, trial)?.map(|found| format!("weights: {}", weights::shown(found))));
     for (step, metrics) in &trial.metrics {
         let metrics = metrics.iter().map(|(name, value)| {
             format!("{name}={}", value.map_or_else(|| "none".to_owned(), ferrotune_results::number))
@@ -102,7 +105,7 @@ fn ending(trial: &TrialRecord) -> String {
     trial.ending.as_ref().map_or_else(|| "unfinished".to_owned(), ToString::to_string)
 }
 
-/// The best trials of a study, best first. With `insert`, also Rust that declares the best trial's parameters as variables.
+/// The best trials of a study, best first. With `insert`, also Rust that declares the best trial and its parameters as variables.
 pub(in crate::engine) fn best(folder: &Path, request: &Best) -> Result<(Bundle, Option<String>)> {
     let study = Journal::read(folder)?;
     // `best` reads only the checkpoints of the shown trials; the first unreadable checkpoint is the error.
@@ -112,15 +115,23 @@ pub(in crate::engine) fn best(folder: &Path, request: &Best) -> Result<(Bundle, 
             unreadable.set(unreadable.take().or(Some(error)));
             None
         });
-        weights.map(weights::from_cells)
+        weights.map(weights::shown)
     };
     let count = request.count.map(whole);
     let best = ferrotune_results::best::best(&study, count, weights)?;
     if let Some(error) = unreadable.into_inner() {
         return Err(error);
     }
-    let code = request.insert.then(|| ferrotune_results::best::parameters(&study, count)).transpose()?;
+    let parameters = || ferrotune_results::best::parameters(&study, count, &name_of(folder));
+    let code = request.insert.then(parameters).transpose()?;
     Ok((best, code))
+}
+
+/// The name by which `ferrotune::best` finds a study's folder: that of a project in `studies`, or the folder's path.
+fn name_of(folder: &Path) -> String {
+    let folder = weights::from_cells(std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()));
+    let name = folder.strip_prefix("studies").ok().filter(|name| name.components().count() == 1);
+    name.unwrap_or(&folder).display().to_string()
 }
 
 /// The best trial of a study as JSON, for `ferrotune::best` in a cell: its number, value, parameters, metrics and checkpoint.

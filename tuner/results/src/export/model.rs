@@ -44,6 +44,19 @@ pub fn model(study: &Study, trial: &TrialRecord, checkpoint: &[u8]) -> Result<Ve
     Ok(bytes)
 }
 
+/// A text in the header of a checkpoint; none if it is not there, or the checkpoint is damaged.
+pub(super) fn text_of(checkpoint: &[u8], name: &str) -> Option<String> {
+    let (header, _) = header_of(checkpoint)?;
+    header.get("__metadata__")?.get(name)?.as_str().map(str::to_owned)
+}
+
+/// The header of a checkpoint, and its data; none if it is damaged.
+fn header_of(checkpoint: &[u8]) -> Option<(Map<String, Json>, &[u8])> {
+    let (length, rest) = checkpoint.split_first_chunk::<8>()?;
+    let (header, data) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+    Some((serde_json::from_slice(header).ok()?, data))
+}
+
 /// A tensor: its entry in the header, and the range of its bytes.
 struct Tensor {
     info: Json,
@@ -70,9 +83,7 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     /// Reads the parts of a checkpoint; `None` if the checkpoint is damaged.
     fn of(checkpoint: &'a [u8]) -> Option<Self> {
-        let (length, rest) = checkpoint.split_first_chunk::<8>()?;
-        let (header, data) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
-        let header: Map<String, Json> = serde_json::from_slice(header).ok()?;
+        let (header, data) = header_of(checkpoint)?;
         let step = header.get("__metadata__").and_then(|texts| texts[STEP].as_str()).map(str::to_owned);
         let mut tensors = BTreeMap::new();
         // The names of all other data in a checkpoint have a colon.

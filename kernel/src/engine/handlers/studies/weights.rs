@@ -12,12 +12,17 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The weights with the path for cells. The path is relative if the file is in the cells' working folder, so that a notebook that
-/// shows the path can move with its studies. Otherwise the path is absolute.
-pub(super) fn from_cells(weights: Weights) -> Weights {
+/// The weights with the path for cells.
+pub(super) fn shown(weights: Weights) -> Weights {
+    Weights { path: from_cells(weights.path), note: weights.note }
+}
+
+/// A path for cells. It is relative if it is in the cells' working folder, so that a notebook that shows the path can move with its
+/// studies. Otherwise it is absolute.
+pub(super) fn from_cells(path: PathBuf) -> PathBuf {
     let folder = std::env::current_dir().ok(); // none if it is deleted; no file is in it then
-    let inner = folder.and_then(|folder| weights.path.strip_prefix(folder).ok().map(Path::to_owned));
-    Weights { path: inner.unwrap_or(weights.path), note: weights.note }
+    let inner = folder.and_then(|folder| path.strip_prefix(folder).ok().map(Path::to_owned));
+    inner.unwrap_or(path)
 }
 
 /// The checkpoint of a step at which the trial reported its value. If no such step has a checkpoint: the checkpoint with the best

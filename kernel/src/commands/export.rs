@@ -1,0 +1,25 @@
+//! `ferrotune export STUDY --to FOLDER`: the model of a study's best trial, for programs without a notebook.
+
+use crate::engine::export_folder;
+use anyhow::{Context as _, Result};
+use clap::Args;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// The study, and the folder for the model.
+#[derive(Args)]
+pub(crate) struct Export {
+    /// The name of a project in the folder `studies`, or the path of a study's folder.
+    study: PathBuf,
+    /// A new or empty folder, or one of an earlier export, whose files are replaced.
+    #[arg(long, value_name = "FOLDER")]
+    to: PathBuf,
+}
+
+/// Writes the files, and prints a line for each.
+pub(crate) fn run(Export { study, to }: &Export) -> Result<()> {
+    let is_name = study.components().count() == 1 && !study.exists();
+    let folder = if is_name { Path::new("studies").join(study) } else { study.clone() };
+    let lines = export_folder(&folder, to)?;
+    writeln!(std::io::stdout(), "{}", lines.join("\n")).context("cannot print the names of the files")
+}
