@@ -186,6 +186,9 @@ pub(in crate::engine) fn export(folder: &Path, request: &Export) -> Result<Bundl
         let text = format!("wrote {trials} trials to {0}; see them with `tensorboard --logdir {0}`", target.display());
         return Ok(Bundle::text(text));
     }
+    if request.format == "model" && (request.target.ends_with('/') || target.is_dir()) {
+        return Ok(Bundle::text(export_folder(folder, target)?.join("\n")));
+    }
     if request.format == "model" {
         return export_model(folder, &study, target);
     }
