@@ -1,11 +1,17 @@
 """`Fit` in cells and in trials: curves, interrupts, and searches whose trials stop and continue."""
 
 import json
+import pathlib
+import subprocess
 
 import pytest
 
-from session import Session
+from session import FERROTUNE, TARGET, Session
+from test_guide import GUIDE, blocks
 from test_tune import study, table
+
+EXAMPLE = TARGET / "release/examples/exported"
+SOURCE = pathlib.Path(__file__).parent.parent / "tuner/trial/examples/exported.rs"
 
 SETUP = """
 use ferrotune::prelude::*;
@@ -20,6 +26,10 @@ def notebook(tmp_path_factory):
     session.ok(SETUP)
     yield session
     session.close()
+
+
+def run_program(notebook, *arguments):
+    return subprocess.run([FERROTUNE, *arguments], cwd=notebook.folder, capture_output=True, text=True, timeout=60)
 
 
 def records(notebook, project):
@@ -198,3 +208,140 @@ def test_an_optimiser_that_is_asked_for_has_the_parameters_of_its_kind(notebook)
     for row in rows:
         is_sgd = row["optimizer"] == "sgd"
         assert bool(row["sgd_momentum"]) == bool(row["sgd_lr"]) == is_sgd, row
+
+
+# The best trial and its model
+
+
+BEST = """
+    let units = trial.int("units", 4..=32).get()?;
+    let model = nn::mlp(64, &[units], 10).batch_norm().build(&trial.device()?)?;
+    Fit::classifier(&model)
+        .optimizer(optim::ask(trial, ["adamw", "sgd"])?)
+        .optimizer_of("0.", AdamW::lr(2e-3))
+        .schedule(optim::cosine(0.1))
+        .batch(16).accumulate(2).clip_norm(1.0)
+        .epochs(3)
+        .run_in(trial, &train, &valid)"""
+
+
+@pytest.fixture(scope="module")
+def found(notebook):
+    notebook.ok(search(BEST, "--oracle random --objective val_accuracy:max --max-trials 3 --seed 3", "found"))
+    return notebook
+
+
+def test_the_best_trial_builds_its_model_and_trains_another_one(found):
+    found.ok("""
+        let best = ferrotune::best("found")?;
+        let model = best.model()?;
+        let measured = Fit::classifier(&model).evaluate(&valid)?;
+        assert_eq!(measured["accuracy"], best.metrics["val_accuracy"]);
+        assert_eq!(model.trainable()[0].dims(), [best.int("units", 4..=32).get()?]);
+        let last = best.new_model()?;
+        assert!(Fit::classifier(&last).evaluate(&valid)?["accuracy"] < 0.5);
+        let history = best.fit(&last)?.run(&train, &valid)?;
+        assert_eq!(history.len(), 3);
+        let reached = history.value("val_accuracy").unwrap_or(0.0);
+        assert!((reached - best.metrics["val_accuracy"]).abs() < 0.1, "{:?} beside {:?}", history, best.metrics);
+        let rate = history.epochs[2].learning_rate;""")
+    # The schedule ends at a tenth of the rate that the trial asked for.
+    rates = found.ok('let asked = match best.choice("optimizer", ["adamw", "sgd"]).get()?.as_str() {\n'
+                     '    "sgd" => best.float("sgd_lr", 1e-4..=1.0).log().get()?,\n'
+                     '    _ => best.float("adamw_lr", 1e-5..=1e-1).log().get()?,\n};\n(rate, asked)').result
+    rate, asked = json.loads(rates.replace("(", "[").replace(")", "]"))
+    assert 0.09 * asked < rate < 0.2 * asked, rates
+
+
+def test_what_a_checkpoint_does_not_say_is_an_error_with_the_cure(found):
+    error = found.fails('ferrotune::best("found")?.prep()?;').error
+    assert "has saved no Prep; call `.prep(&prep)` of `Fit` in the objective before `.run_in`" in error, error
+    objective = """
+    trial.int("unused", 1..=2).get()?;
+    let model = nn::model(&trial.device()?, |vb| Ok(nn::seq().add(linear(64, 10, vb)?).add(|xs: &Tensor| xs * 0.5)))?;
+    Fit::classifier(&model).epochs(1).run_in(trial, &train, &valid)"""
+    found.ok(search(objective, "--objective val_loss:min --max-trials 1", "closure"))
+    error = found.fails('ferrotune::best("closure")?.model()?;').error
+    assert "layer 1 is a closure; build it with the objective's function, and call best.restore(model.vars())?" in error, error
+    by_hand = """
+    let model = nn::mlp(64, &[trial.int("units", 4..=8).get()?], 10).build(&trial.device()?)?;
+    trial.report(0, [("loss", 1.0)])?;
+    trial.checkpoint(model.vars())?;
+    Ok(1.0)"""
+    found.ok(search(by_hand, "--objective loss:min --max-trials 1", "byhand"))
+    error = found.fails('ferrotune::best("byhand")?.model()?;').error
+    assert "does not say how it was trained" in error and "best.restore(model.vars())?" in error, error
+
+
+def test_a_trial_with_several_optimisers_that_is_killed_has_the_reports_of_one_that_never_stopped(found):
+    for project, crashes in [("several", "false"), ("severalkilled", "true")]:
+        objective = f"""
+    let marker = trial.folder().join("crashed");
+    let model = nn::mlp(64, &[trial.int("units", 4..=16).get()?], 10).build(&trial.device()?)?;
+    Fit::new(&model)
+        .optimizer_of("0.", AdamW::lr(1e-2))
+        .optimizer_of("2.", optim::ParamsSGD {{ lr: 0.1, momentum: 0.9, ..Default::default() }})
+        .step(|model, batch| {{
+            let outputs = model.forward(&batch.inputs, batch.train)?;
+            batch.log("wrong", &outputs.argmax(1)?.ne(&batch.targets)?)?;
+            candle_nn::loss::cross_entropy(&outputs, &batch.targets)
+        }})
+        .batch(50).accumulate(2).epochs(6)
+        .on_epoch(|epoch, _| {{
+            if {crashes} && epoch == 3 && !marker.exists() {{
+                std::fs::write(&marker, "")?;
+                std::process::abort();
+            }}
+            Ok(())
+        }})
+        .run_in(trial, &train, &valid)"""
+        found.ok(search(objective, "--objective val_wrong:min --max-trials 1 --retries 1 --seed 5", project))
+    assert reports(found, "severalkilled") == reports(found, "several")
+    assert len(reports(found, "several")) == 6
+
+
+EXPORTED = """
+    let model = nn::mlp(3, &[8], 1).build(&trial.device()?)?;
+    let optimizer = AdamW::lr(trial.float("lr", 1e-3..=1e-1).log().get()?);
+    Fit::regressor(&model).optimizer(optimizer).prep(&prep).epochs(4).run_in(trial, &train_rows, &valid_rows)"""
+
+
+def test_an_export_is_read_by_a_program_with_candle_alone_and_by_another_notebook(found):
+    found.ok("""
+        let rows: Vec<String> = (0..200).map(|row| format!("{},{},{},{}", row % 7, row % 5, row % 3, 2 * (row % 7) + row % 3)).collect();
+        std::fs::write("sums.csv", format!("a,b,c,sum\\n{}\\n", rows.join("\\n")))?;
+        let sums = data::csv("sums.csv").target("sum")?;
+        let [train_part, valid_part] = sums.split([0.8, 0.2], 7)?;
+        let prep = Prep::fit(&train_part)?;
+        let (train_rows, valid_rows) = (prep.apply(&train_part)?, prep.apply(&valid_part)?);""")
+    found.ok(search(EXPORTED, "--objective val_mae:min --max-trials 2", "sums"))
+    told = run_program(found, "export", "sums", "--to", "model")
+    assert told.returncode == 0, told.stderr
+    first, *files = told.stdout.splitlines()
+    assert first.startswith("trial ") and first.endswith(" of sums is in model"), told.stdout
+    assert [line.split(",")[0] for line in files] == ["model.safetensors", "model.safetensors.json", "prep.json", "trial.json"]
+    about = json.loads((found.folder / "model/trial.json").read_text())
+    best = found.ok('let best = ferrotune::best("sums")?;\n(best.trial, best.metrics["val_mae"])').result
+    assert best == f'({about["trial"]}, {about["metrics"]["val_mae"]!r})', about
+    shown = found.ok("""
+        let exported = nn::open("model/model.safetensors", &Device::Cpu)?;
+        let again = Prep::load("model/prep.json")?;
+        let (one, other) = (best.prep()?.row([("a", 3.into())])?, again.row([("a", 3.into())])?);
+        assert_eq!(one.to_vec2::<f32>()?, other.to_vec2::<f32>()?);
+        assert_eq!(exported.predict(&one)?.to_vec2::<f32>()?, best.model()?.predict(&one)?.to_vec2::<f32>()?);
+        exported.predict(&Tensor::new(&[[0.5f32, -1.0, 2.0]], &Device::Cpu)?)?.to_vec2::<f32>()?[0][0]""").result
+    program = subprocess.run([EXAMPLE], cwd=found.folder, capture_output=True, text=True, check=True)
+    assert float(program.stdout) == pytest.approx(float(shown), rel=1e-6)
+    (page,) = [block for block in blocks(GUIDE / "tables.md") if block.startswith("use candle_core::{DType, Device, Result")]
+    assert SOURCE.read_text(encoding="utf-8").endswith(page)
+    # A second export replaces the first one, and nothing else.
+    assert run_program(found, "export", "sums", "--to", "model").returncode == 0
+    (shown,) = found.ok("%export model model/ --project sums").displays
+    assert shown.splitlines()[0] == f"{first}/"
+    (found.folder / "mine").mkdir()
+    (found.folder / "mine/notes.txt").write_text("mine")
+    told = run_program(found, "export", "sums", "--to", "mine")
+    assert told.returncode == 1 and "mine has files that `ferrotune export` did not write; name another folder with --to" in told.stderr
+    told = run_program(found, "export", "nosuch", "--to", "other")
+    assert told.returncode == 1 and told.stderr.startswith("ferrotune: there is no study in studies/nosuch;"), told.stderr
+    assert not (found.folder / "other").exists()

@@ -42,7 +42,10 @@ ELSEWHERE = {
 COMPILED = {"let trips = data::parquet": "reads from buckets on the network"}
 
 # The blocks that this file does not run, by their beginnings, with the reasons.
-NOT_RUN = {":dep charming": "the build of the crate takes a minute; tests/test_crates.py runs this block, for those who ask for it"}
+NOT_RUN = {
+    "use candle_core::{DType, Device, Result, Tensor};\nuse candle_nn::{Activation": "tests/test_fit.py runs this program",
+    ":dep charming": "the build of the crate takes a minute; tests/test_crates.py runs this block, for those who ask for it",
+}
 
 
 def blocks(page):

@@ -217,10 +217,10 @@ def test_parameters_of_the_best_trial_are_put_into_the_next_cell(kernel, shown):
     best = shown.best_trial
     comment, *lines = text.splitlines()
     assert comment == f"// trial {best.number} of shown"
-    *parameters, remark, trial = lines
+    *parameters, trial, remark = lines
     assert sorted(parameters) == parameters, parameters
     assert all(re.fullmatch(r"let \w+(: \w+)? = .+;", line) for line in parameters), parameters
-    assert remark.startswith("// the same as a trial") and trial.startswith("let best = ferrotune::Trial::of(["), lines
+    assert trial == 'let best = ferrotune::best("shown")?;' and remark.startswith("// its model: best.model()?"), lines
     kernel.ok(text)
     for name, value in best.params.items():
         assert kernel.ok(name).result == (f'"{value}"' if isinstance(value, str) else repr(value))
