@@ -1,4 +1,4 @@
-//! A batch as a step of the user's own sees it, and what a step tells of it.
+//! A batch as a step of the user's own sees it, and the values that the step adds to the metrics.
 
 use crate::optimizers::Optimizers;
 use candle_core::{DType, Result, Tensor, bail};
@@ -23,8 +23,9 @@ pub struct Batch<'b> {
     pub inputs: Tensor,
     /// The targets; the first dimension is the rows.
     pub targets: Tensor,
-    /// A number for each row, of shape (rows,): 1, and 0 for rows that only fill up a batch. Without it, all rows count. What a step
-    /// computes for each row needs no weights: [`Fit`](crate::Fit) leaves the other rows out.
+    /// A number for each row, of shape (rows,): 1, and 0 for rows that only fill up a batch. Without it, all rows count. A step that
+    /// computes each row by itself needs no weights: [`Fit`](crate::Fit) leaves the other rows out. One whose rows depend on each other
+    /// uses them, or returns the mean, so that no batch is filled up.
     pub weights: Option<Tensor>,
     /// Whether this is a step of training, not of validation.
     pub train: bool,

@@ -4,8 +4,8 @@ use crate::fit::Fit;
 use crate::recipe::{Recipe, epochs_name, recipe_name};
 use candle_core::DType;
 use ferrotune_data::Prep;
-use ferrotune_nn::{self as nn, Model, Sequential, metrics};
-use ferrotune_state::{Error, Restore, Result, ShareError, Shared, located};
+use ferrotune_nn::{self as nn, Model, Sequential};
+use ferrotune_state::{Error, Restore, Result, located};
 use ferrotune_trial::{FixedTrial, FixedValues, Trial};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub struct BestTrial {
 
 /// What the program prints.
 #[derive(Deserialize)]
-struct Told {
+struct Printed {
     trial: u64,
     value: Option<f64>,
     values: FixedValues,
@@ -46,7 +46,7 @@ impl BestTrial {
     /// Reads what `ferrotune best` prints.
     #[doc(hidden)]
     pub fn of_json(json: &[u8]) -> serde_json::Result<BestTrial> {
-        let Told { trial, value, values, metrics, checkpoint, note } = serde_json::from_slice(json)?;
+        let Printed { trial, value, values, metrics, checkpoint, note } = serde_json::from_slice(json)?;
         let fixed = Trial::of(values);
         let fixed = match &checkpoint {
             Some(checkpoint) => fixed.with_checkpoint(checkpoint),
@@ -63,11 +63,7 @@ impl BestTrial {
     #[track_caller]
     pub fn restore(&self, state: impl Restore) -> Result<()> {
         if self.checkpoint.is_none() {
-            let missing = format!(
-                "trial {} has no checkpoint; save one in the objective with trial.checkpoint(&vars)?, or keep more with --keep-best",
-                self.trial
-            );
-            return located(Err(missing));
+            return located(Err(self.without_checkpoint()));
         }
         self.fixed.restore(state).map(drop)
     }
@@ -127,8 +123,8 @@ impl BestTrial {
     }
 
     /// The training of the trial for a model, such as one of [`BestTrial::new_model`] on all data: its optimisers, schedule, batches and
-    /// loss, for as many epochs as its checkpoint had, without early stopping and callbacks. More calls change it. A loss that was a
-    /// closure is chosen again.
+    /// loss, for as many epochs as its checkpoint had, without metrics, early stopping and callbacks. More calls change it. A loss that was
+    /// a closure is chosen again.
     ///
     /// ```ignore
     /// let best = ferrotune::best("digits")?;
@@ -150,7 +146,10 @@ impl BestTrial {
             .batch(recipe.batch)
             .accumulate(recipe.accumulated)
             .epochs(epochs)
-            .precision(if recipe.is_mixed { DType::BF16 } else { DType::F32 });
+            .precision(if recipe.precision == DType::BF16.as_str() { DType::BF16 } else { DType::F32 });
+        // The rate decays as it did, also if the checkpoint is of an earlier epoch than the last one.
+        fit.planned = Some(recipe.planned);
+        fit.shuffle = recipe.shuffle;
         for (prefix, settings) in recipe.optimizers {
             let own = || format!("an optimiser of trial {} is of your own; write its training with `Fit`", self.trial);
             fit = fit.optimizer_of(&prefix, settings.ok_or_else(own)?);
@@ -161,41 +160,31 @@ impl BestTrial {
         if let Some(max_norm) = recipe.clip_norm {
             fit = fit.clip_norm(max_norm);
         }
-        // Those with which `Fit::classifier` and `Fit::regressor` begin.
-        for name in recipe.metrics {
-            fit = match name.as_str() {
-                "accuracy" => fit.metric("accuracy", metrics::accuracy()),
-                "mae" => fit.metric("mae", metrics::mae()),
-                _ => fit,
-            };
-        }
         Ok(fit)
     }
 
     /// What the checkpoint says of the training, and the number of its epochs.
     fn training(&self) -> Result<(Recipe, usize)> {
-        let mut texts = None;
-        self.restore(Training(&mut texts))?;
-        match texts {
-            Some((recipe, epochs)) => Ok((Recipe::of_json(&recipe)?, epochs.parse()?)),
-            None => Err(format!(
+        let saved = self.fixed.checkpoint()?.ok_or_else(|| self.without_checkpoint())?;
+        let (Ok(recipe), Ok(epochs)) = (saved.text(&recipe_name("")), saved.text(&epochs_name(""))) else {
+            return Err(format!(
                 "the checkpoint of trial {} does not say how it was trained, as `Fit::run_in` of this version writes it; build the \
                  model with the objective's function, and call best.restore(model.vars())?",
                 self.trial
-            ))?,
-        }
+            ))?;
+        };
+        let damaged = |error: &dyn fmt::Display| {
+            format!("the checkpoint of trial {} is damaged where it says how it was trained: {error}", self.trial)
+        };
+        let epochs = epochs.parse().map_err(|error| damaged(&error))?;
+        Ok((Recipe::of_json(recipe).map_err(|error| damaged(&error))?, epochs))
     }
-}
 
-/// The texts of a checkpoint that say how it was trained, and for how many epochs.
-struct Training<'t>(&'t mut Option<(String, String)>);
-
-impl Restore for Training<'_> {
-    fn restore(self, name: &str, saved: &Shared) -> std::result::Result<(), ShareError> {
-        if let (Ok(recipe), Ok(epochs)) = (saved.text(&recipe_name(name)), saved.text(&epochs_name(name))) {
-            *self.0 = Some((recipe.to_owned(), epochs.to_owned()));
-        }
-        Ok(())
+    fn without_checkpoint(&self) -> String {
+        format!(
+            "trial {} has no checkpoint; save one in the objective with trial.checkpoint(&vars)?, or keep more with --keep-best",
+            self.trial
+        )
     }
 }
 

@@ -6,28 +6,54 @@ mod plateau;
 mod tensorboard;
 
 use crate::history::{Epoch, Logs};
-use crate::pass::loss_of;
+use crate::stop::Directions;
+use crate::totals::loss_of;
 use candle_core::Tensor;
 pub use checkpoint::ModelCheckpoint;
 pub use csv::CsvLog;
 use ferrotune_state::Result;
+use ferrotune_trial::Direction;
 pub use plateau::ReduceOnPlateau;
 pub use tensorboard::TensorBoard;
 
-/// What a callback may change.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What a callback may change, and what it can ask.
+#[derive(Clone, Debug)]
 pub struct Control {
     /// The factor by which the learning rate is multiplied, beside the schedule.
     pub rate: f64,
     /// Whether the training ends after this epoch.
     pub stop: bool,
+    directions: Directions,
 }
 
-/// A batch of training that has ended.
+impl Control {
+    pub(crate) fn new(rate: f64, stop: bool, directions: Directions) -> Control {
+        Control { rate, stop, directions }
+    }
+
+    /// The value of a metric that a callback of this name watches, as a number that is greater if it is better.
+    ///
+    /// # Errors
+    /// If the metric is not among the logs, or nothing says whether its smaller or its greater values are better.
+    pub fn watched(&self, callback: &str, metric: &str, logs: &Logs) -> Result<f64> {
+        let missing = || {
+            let known: Vec<&str> = logs.keys().map(String::as_str).collect();
+            format!("{callback} watches `{metric}`, which is not measured; measured are {}", known.join(", "))
+        };
+        let value = *logs.get(metric).ok_or_else(missing)?;
+        Ok(match self.directions.of(metric) {
+            Some(Direction::Max) => value,
+            Some(Direction::Min) => -value,
+            None => return Err(self.directions.unknown(callback, metric))?,
+        })
+    }
+}
+
+/// A step of training that has ended: of one batch, or of several with [`Fit::accumulate`](crate::Fit::accumulate).
 pub struct BatchEnd<'b> {
     /// The epoch, counted from 0.
     pub epoch: usize,
-    /// The batch, counted from 0 in each epoch.
+    /// The step, counted from 0 in each epoch.
     pub number: usize,
     measured: &'b [Tensor],
 }
@@ -37,7 +63,8 @@ impl<'b> BatchEnd<'b> {
         BatchEnd { epoch, number, measured }
     }
 
-    /// The loss of the batch. On a device that computes later this waits for it, which costs time in each batch.
+    /// The loss of the step's rows; of several replicas, of this one's rows, and NaN if it has none. On a device that computes later this
+    /// waits for it, which costs time in each step.
     ///
     /// # Errors
     /// The errors of the device.
@@ -61,7 +88,7 @@ pub trait Callback {
     ///
     /// # Errors
     /// An error ends the training.
-    fn on_resume(&mut self, _epochs: &[Epoch]) -> Result<()> {
+    fn on_resume(&mut self, _epochs: &[Epoch], _control: &Control) -> Result<()> {
         Ok(())
     }
 
@@ -73,7 +100,7 @@ pub trait Callback {
         Ok(())
     }
 
-    /// Is called after each batch of training. Its loss may still be on the device.
+    /// Is called after each step of training, of one batch or of several with `accumulate`. Its loss may still be on the device.
     ///
     /// # Errors
     /// An error ends the training.
@@ -98,15 +125,8 @@ pub trait Callback {
     }
 }
 
-/// The value of a metric that a callback watches, greater if it is better.
-fn watched(callback: &str, metric: &str, greater_is_better: bool, logs: &Logs) -> Result<f64> {
-    let missing = || format!("{callback} watches `{metric}`, which is not measured");
-    let value = *logs.get(metric).ok_or_else(missing)?;
-    Ok(if greater_is_better { value } else { -value })
-}
-
 /// Calls a callback for epochs of an earlier process. What it wants of the training was done then.
-fn again(callback: &mut impl Callback, epochs: &[Epoch]) -> Result<()> {
-    let mut done = Control { rate: 1.0, stop: false };
+fn again(callback: &mut impl Callback, epochs: &[Epoch], control: &Control) -> Result<()> {
+    let mut done = control.clone();
     epochs.iter().enumerate().try_for_each(|(number, epoch)| callback.on_epoch_end(number, &epoch.logs, &mut done))
 }

@@ -4,7 +4,7 @@ use crate::batch::{Batch, Returned, Terms};
 use crate::optimizers::Optimizers;
 use candle_core::{Result, Tensor, bail};
 use ferrotune_nn::Model;
-use ferrotune_nn::loss::{self, Loss};
+use ferrotune_nn::loss::{Loss, LossSettings};
 use std::cell::Cell;
 
 type LossClosure<'a> = Box<dyn Fn(&Tensor, &Tensor) -> Result<Tensor> + 'a>;
@@ -58,7 +58,7 @@ impl Criterion<'_> {
     }
 
     /// The loss for a file; none of closures.
-    pub(crate) fn settings(&self) -> Option<loss::Settings> {
+    pub(crate) fn settings(&self) -> Option<LossSettings> {
         match &self.kind {
             Kind::Loss(loss) => loss.settings(),
             _ => None,

@@ -14,8 +14,8 @@ use ferrotune_nn::loss::{CrossEntropy, Loss, Mse};
 use ferrotune_nn::metrics::{Meter, Metric};
 use ferrotune_nn::{Model, metrics};
 use ferrotune_state::{Result, located};
-use ferrotune_trial::Trial;
 use ferrotune_trial::optim::{Config, Decay, ParamsAdamW, constant};
+use ferrotune_trial::{Direction, Trial};
 
 /// A training of a model.
 ///
@@ -34,8 +34,11 @@ pub struct Fit<'a> {
     pub(crate) decay: Decay,
     pub(crate) batch: usize,
     pub(crate) epochs: usize,
+    /// The number of epochs for the schedule, if it is another one.
+    pub(crate) planned: Option<usize>,
     pub(crate) shuffle: Option<usize>,
     pub(crate) metrics: Vec<(String, Box<dyn Metric>)>,
+    pub(crate) directions: Vec<(String, Direction)>,
     pub(crate) early_stop: Option<EarlyStop>,
     pub(crate) clip_norm: Option<f64>,
     pub(crate) precision: DType,
@@ -55,8 +58,10 @@ impl<'a> Fit<'a> {
             decay: constant(),
             batch: 32,
             epochs: 10,
+            planned: None,
             shuffle: None,
             metrics: Vec::new(),
+            directions: Vec::new(),
             early_stop: None,
             clip_norm: None,
             precision: DType::F32,
@@ -184,7 +189,7 @@ impl<'a> Fit<'a> {
     /// Sets the number of epochs: passes over the data.
     #[must_use]
     pub fn epochs(self, epochs: usize) -> Fit<'a> {
-        Fit { epochs, ..self }
+        Fit { epochs, planned: None, ..self }
     }
 
     /// Sets the number of elements among which the next one is chosen, as in `Dataset::shuffle`; with 0 the order is that of the data.
@@ -202,10 +207,25 @@ impl<'a> Fit<'a> {
         self
     }
 
+    /// Says that smaller values of what a step logs under this name are better.
+    #[must_use]
+    pub fn minimize(mut self, logged: &str) -> Fit<'a> {
+        self.directions.push((logged.to_owned(), Direction::Min));
+        self
+    }
+
+    /// Says that greater values of what a step logs under this name are better.
+    #[must_use]
+    pub fn maximize(mut self, logged: &str) -> Fit<'a> {
+        self.directions.push((logged.to_owned(), Direction::Max));
+        self
+    }
+
     /// Ends the training when this metric has not become better for `patience` epochs in a row. The model then has the weights of
     /// the best epoch, also after an interrupt, and if all epochs ran.
     ///
-    /// Losses and errors such as `val_loss` and `val_mae` are better when they are smaller, other metrics when they are greater. The
+    /// Losses and errors such as `val_loss` and `val_mae` are better when they are smaller, other metrics when they are greater. Of what a
+    /// step logs, [`Fit::minimize`] or [`Fit::maximize`] says it. The
     /// weights of the best epoch take the memory of the variables once more, and twice while a better epoch is copied; a checkpoint has them, too.
     #[must_use]
     pub fn early_stop(self, metric: &str, patience: usize) -> Fit<'a> {
@@ -218,7 +238,7 @@ impl<'a> Fit<'a> {
         Fit { clip_norm: Some(max_norm), ..self }
     }
 
-    /// Computes in mixed precision: with `DType::BF16` matrix products and convolutions multiply in `bf16` and add in `f32`; all else, the
+    /// Computes models of `f32` in mixed precision: with `DType::BF16` matrix products and convolutions multiply in `bf16` and add in `f32`; all else, the
     /// variables and the optimiser stay in `f32`, so that no loss needs a scale. It needs a device with a compiler.
     #[must_use]
     pub fn precision(self, dtype: DType) -> Fit<'a> {
@@ -226,14 +246,16 @@ impl<'a> Fit<'a> {
     }
 
     /// Adds the gradients of so many batches before each step of the optimiser, which is then the step of one greater batch: so many times
-    /// the rows of [`Fit::batch`], with the memory for one batch. A layer with batch norm sees each batch alone.
+    /// the rows of [`Fit::batch`], of which `backward` keeps the activations of one batch at once. A layer with batch norm sees each
+    /// batch alone. On a device with a compiler the step's program grows with the number.
     #[must_use]
     pub fn accumulate(self, batches: usize) -> Fit<'a> {
         Fit { accumulated: batches, ..self }
     }
 
     /// Trains this replica of a strategy, in its scope: each replica takes its rows of each batch, whose size is that of all replicas
-    /// together, and all take the same steps, with the metrics of all rows. The replicas begin with the variables of the first one.
+    /// together, and all take the same steps, with the metrics of all rows. The replicas begin with the variables of the first one, and
+    /// have the precision of the strategy. Callbacks run in each replica: add one that writes files where `replica.index()` is 0.
     ///
     /// ```
     /// # use ferrotune_devices::{Strategy, Replica};
@@ -260,7 +282,8 @@ impl<'a> Fit<'a> {
         Fit { prep: Some(prep), ..self }
     }
 
-    /// Calls a function after each batch of training. Its loss is read only if the function asks for it.
+    /// Calls a function after each step of training: after each batch, or with [`Fit::accumulate`] after so many. Its loss is read only if
+    /// the function asks for it.
     ///
     /// ```
     /// # use ferrotune_fit::Fit;

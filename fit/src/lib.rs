@@ -36,6 +36,7 @@ mod recipe;
 mod replicas;
 mod run;
 mod stop;
+mod totals;
 mod trial;
 
 pub use batch::Batch;

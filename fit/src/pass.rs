@@ -5,21 +5,19 @@ use crate::batch::Terms;
 use crate::criterion::{Computed, Criterion};
 use crate::history::Logs;
 use crate::optimizers::{Optimizers, add, divide};
-use crate::replicas::{gather, mean};
+use crate::replicas::mean;
+use crate::totals::{Layout, READ_TOGETHER, Totals};
 use candle_core::backprop::GradStore;
 use candle_core::{DType, Device, Result, Tensor, Var, bail};
 use ferrotune_data::Iter;
 use ferrotune_devices::Replica;
 use ferrotune_devices::runtime::interrupted;
 use ferrotune_nn::Model;
-use ferrotune_nn::metrics::{Measured, Meter, Metric};
+use ferrotune_nn::metrics::Metric;
 use ferrotune_xla::strategy::{average, shard};
 use ferrotune_xla::{Step, autocast};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
-
-/// The number of batches whose measured tensors are read together, by one program.
-const READ_TOGETHER: usize = 64;
+use std::collections::HashMap;
 
 /// The number of batches after which a device reads: later than it could, so that it has computed them and nobody waits.
 const MOST_PENDING: usize = 8 * READ_TOGETHER;
@@ -36,15 +34,7 @@ pub(crate) struct Parts<'a> {
     /// This replica, if the batch is divided.
     pub(crate) replica: Option<&'a Replica<'a>>,
     /// What the tensors of measured numbers contain, by training or validation and the number of their rows.
-    layouts: RefCell<HashMap<(bool, usize), Layout>>,
-}
-
-/// What a tensor of measured numbers contains after the two terms of the loss.
-struct Layout {
-    /// The shape of what each metric has measured.
-    shapes: Vec<Vec<usize>>,
-    /// The names of what a step has logged, each with two terms.
-    logged: Vec<String>,
+    pub(crate) layouts: RefCell<HashMap<(bool, usize), Layout>>,
 }
 
 type Body<'s> = Box<dyn FnMut(&[Tensor]) -> Result<Vec<Tensor>> + 's>;
@@ -64,7 +54,8 @@ impl<'a> Parts<'a> {
         model: &'a dyn Model,
         criterion: &'a Criterion<'a>,
         metrics: &'a [(String, Box<dyn Metric>)],
-        (precision, batch): (DType, usize),
+        precision: DType,
+        batch: usize,
         replica: Option<&'a Replica<'a>>,
     ) -> Parts<'a> {
         let device = model.device().unwrap_or(Device::Cpu);
@@ -78,7 +69,7 @@ impl<'a> Parts<'a> {
             autocast(&self.device, self.precision, || self.train(arguments, optimizers, &vars))
         };
         let step = Step::new(&self.device, Box::new(body) as Body<'s>);
-        // Batch norm computes its statistics of all rows.
+        // A batch norm computes its statistics of all rows, and what is not trained may be such a statistic.
         Pass { step, is_training: true, rows: self.batch * accumulated, fills: has_no_statistics(self.model) }
     }
 
@@ -138,15 +129,24 @@ impl<'a> Parts<'a> {
 
     /// The arguments of a step in parts whose gradients are computed one after the other.
     fn chunks(&self, arguments: &[Tensor]) -> Result<Vec<Vec<Tensor>>> {
-        let (rows, most) = (rows_of(&arguments[1]), self.batch / self.count());
-        let chunk = |start: usize| {
-            let part = |argument: &Tensor| match rows <= most {
-                true => self.spread(argument),
-                false => self.spread(&argument.narrow(0, start, most.min(rows - start))?),
+        let sizes = self.chunk_sizes(rows_of(&arguments[1]));
+        let mut start = 0;
+        let mut chunk = |size: usize| -> Result<Vec<Tensor>> {
+            let part = |argument: &Tensor| match sizes.len() {
+                1 => self.spread(argument),
+                _ => self.spread(&argument.narrow(0, start, size)?),
             };
-            arguments.iter().map(part).collect()
+            let chunk = arguments.iter().map(part).collect();
+            start += size;
+            chunk
         };
-        (0..rows).step_by(most.max(1)).map(chunk).collect()
+        sizes.iter().map(|size| chunk(*size)).collect()
+    }
+
+    /// The numbers of rows of these parts, of so many rows of this replica.
+    fn chunk_sizes(&self, rows: usize) -> Vec<usize> {
+        let most = (self.batch / self.count()).max(1);
+        (0..rows).step_by(most).map(|start| most.min(rows - start)).collect()
     }
 
     /// The tensor with its rows spread over the cores of the replica.
@@ -161,7 +161,7 @@ impl<'a> Parts<'a> {
     }
 
     /// This replica, if there are others.
-    fn divided(&self) -> Option<&'a Replica<'a>> {
+    pub(crate) fn divided(&self) -> Option<&'a Replica<'a>> {
         self.replica.filter(|replica| replica.count() > 1)
     }
 
@@ -186,7 +186,14 @@ impl<'a> Parts<'a> {
         if let Some(name) = names.iter().find(|name| self.metrics.iter().any(|(other, _)| other == *name)) {
             bail!("`{name}` is a metric and is logged; give one of both another name")
         }
-        self.layouts.borrow_mut().insert((train, rows_of(targets)), Layout { shapes, logged: names });
+        let mut layouts = self.layouts.borrow_mut();
+        if layouts.iter().any(|((other, _), layout)| *other == train && layout.logged != names) {
+            bail!(
+                "a step logs {names:?} after other values in batches before; log the same names in the same order for each batch"
+            )
+        }
+        layouts.insert((train, rows_of(targets)), Layout { shapes, logged: names });
+        drop(layouts);
         measured.extend(terms.into_iter().flatten());
         let is_wide = measured.iter().chain([&sum]).any(|tensor| tensor.dtype() == DType::F64);
         let dtype = if is_wide { DType::F64 } else { DType::F32 };
@@ -206,7 +213,9 @@ impl<'a> Parts<'a> {
         let is_compiled = !self.device.is_cpu();
         let count = self.count();
         let full = pass.rows / count;
-        let ones = if is_compiled { Some(Tensor::ones(full, DType::F32, &self.device)?) } else { None };
+        // From the CPU, so that no program is compiled for it.
+        let ones = Tensor::ones(full, DType::F32, &Device::Cpu)?;
+        let ones = if is_compiled { Some(ones.to_device(&self.device)?) } else { None };
         let mut totals = Totals::of(self, pass.is_training);
         let mut pending: Vec<(usize, Tensor)> = Vec::new();
         for (number, batch) in batches.enumerate() {
@@ -217,7 +226,9 @@ impl<'a> Parts<'a> {
             watch.begin(number)?;
             let rows = rows_of(&targets);
             let may_fill = (is_compiled || count > 1) && pass.fills && self.criterion.knows_weights();
-            let missing = if may_fill { pass.rows.saturating_sub(rows) } else { 0 };
+            // A program has one number of rows; on the CPU it is enough that all replicas have as many.
+            let wanted = if is_compiled { pass.rows } else { rows.next_multiple_of(count) };
+            let missing = if may_fill { wanted.saturating_sub(rows) } else { 0 };
             let mut arguments = vec![filled(&inputs, missing)?, filled(&targets, missing)?];
             if missing > 0 {
                 arguments.push(weights_of(rows, missing)?);
@@ -231,9 +242,8 @@ impl<'a> Parts<'a> {
             let rows = rows_of(&arguments[1]);
             let measured = pass.step.run(&arguments)?;
             watch.end(number, &measured)?;
-            let most = if pass.is_training { self.batch / count } else { full };
-            let rows_of_chunks = (0..rows).step_by(most.max(1)).map(|start| most.min(rows - start));
-            pending.extend(rows_of_chunks.zip(measured));
+            let sizes = if measured.len() == 1 { vec![rows] } else { self.chunk_sizes(rows) };
+            pending.extend(sizes.into_iter().zip(measured));
             if !is_compiled {
                 totals.read(&mut pending)?;
             } else if pending.len() >= MOST_PENDING {
@@ -253,8 +263,9 @@ impl<'a> Parts<'a> {
         let (rows, count) = (rows_of(batch), replica.count());
         if !rows.is_multiple_of(count) {
             bail!(
-                "{count} replicas cannot share a batch of {rows} rows, which cannot be filled up with batch norm or a loss that is a \
-                 mean; leave rows out, so that all batches can be shared, or return a loss for each row"
+                "{count} replicas cannot share a batch of {rows} rows, which cannot be filled up: not the first batch of a closure, nor with \
+                 variables that are not trained, or with a loss that is a mean; leave rows out, so that all batches can be shared, or \
+                 return a loss for each row"
             )
         }
         batch.narrow(0, replica.index() * (rows / count), rows / count)
@@ -279,85 +290,11 @@ impl Watch for () {
     }
 }
 
-/// The sums over the batches of a pass.
-struct Totals<'p, 'a> {
-    parts: &'p Parts<'a>,
-    is_training: bool,
-    loss: [f64; 2],
-    meters: Vec<Meter<&'p dyn Metric>>,
-    logged: BTreeMap<String, [f64; 2]>,
-}
-
-impl<'p, 'a> Totals<'p, 'a> {
-    fn of(parts: &'p Parts<'a>, is_training: bool) -> Totals<'p, 'a> {
-        let meters = parts.metrics.iter().map(|(_, metric)| Meter::new(&**metric)).collect();
-        Totals { parts, is_training, loss: [0.0; 2], meters, logged: BTreeMap::new() }
-    }
-
-    /// Reads the tensors of batches: those of the same shape together.
-    fn read(&mut self, pending: &mut Vec<(usize, Tensor)>) -> Result<()> {
-        let pending = std::mem::take(pending);
-        let groups = pending.chunk_by(|(rows, one), (others, other)| rows == others && one.dims() == other.dims());
-        for group in groups.flat_map(|group| group.chunks(READ_TOGETHER)) {
-            let tensors: Vec<&Tensor> = group.iter().map(|(_, tensor)| tensor).collect();
-            let Measured { dims, numbers } = Measured::read(&Tensor::stack(&tensors, 0)?)?;
-            for numbers in numbers.chunks(dims[1].max(1)) {
-                let all = match self.parts.divided() {
-                    Some(replica) => gather(replica, numbers).map_err(candle_core::Error::wrap)?,
-                    None => vec![numbers.to_vec()],
-                };
-                all.iter().try_for_each(|numbers| self.add(group[0].0, numbers))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, rows: usize, numbers: &[f64]) -> Result<()> {
-        let (loss, mut rest) = numbers.split_at(2);
-        self.loss = [self.loss[0] + loss[0], self.loss[1] + loss[1]];
-        let layouts = self.parts.layouts.borrow();
-        let Layout { shapes, logged } = &layouts[&(self.is_training, rows)];
-        for (shape, meter) in shapes.iter().zip(&mut self.meters) {
-            let (numbers, after) = rest.split_at(shape.iter().product());
-            rest = after;
-            meter.merge(Measured { dims: shape.clone(), numbers: numbers.to_vec() })?;
-        }
-        for (name, terms) in logged.iter().zip(rest.chunks(2)) {
-            let total = self.logged.entry(name.clone()).or_default();
-            *total = [total[0] + terms[0], total[1] + terms[1]];
-        }
-        Ok(())
-    }
-
-    fn logs(self) -> ferrotune_state::Result<Logs> {
-        let [sum, divisor] = self.loss;
-        if divisor == 0.0 && self.meters.iter().all(Meter::is_empty) {
-            Err("there are no rows to train or validate with; give a dataset that is not empty")?;
-        }
-        let mut logs = Logs::from([("loss".to_owned(), sum / divisor)]);
-        logs.extend(self.logged.into_iter().map(|(name, [sum, divisor])| (name, sum / divisor)));
-        for ((name, _), mut meter) in self.parts.metrics.iter().zip(self.meters) {
-            logs.insert(name.clone(), meter.value()?);
-        }
-        Ok(logs)
-    }
-}
-
-/// The loss of a batch, from what its step has returned: a read, for which the device computes.
-pub(crate) fn loss_of(measured: &[Tensor]) -> Result<f64> {
-    let mut total = [0.0; 2];
-    for tensor in measured {
-        let terms = Measured::read(&tensor.narrow(0, 0, 2)?)?.numbers;
-        total = [total[0] + terms[0], total[1] + terms[1]];
-    }
-    Ok(total[0] / total[1])
-}
-
 fn rows_of(tensor: &Tensor) -> usize {
     tensor.dims().first().copied().unwrap_or(1)
 }
 
-/// Whether all variables of floating-point numbers are trained, so that the model keeps no statistics of its batches.
+/// Whether all variables of floating-point numbers are trained, so that the model certainly keeps no statistics of its batches.
 fn has_no_statistics(model: &dyn Model) -> bool {
     let floats = model.vars().all_vars().iter().filter(|var| var.dtype().is_float()).count();
     floats == model.trainable().len()

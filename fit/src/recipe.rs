@@ -1,11 +1,11 @@
 //! What a checkpoint says of the training that made it: how to build its model, and how to train it again.
 
 use crate::fit::Fit;
-use candle_core::DType;
 use ferrotune_data::Prep;
-use ferrotune_nn::{self as nn, loss};
+use ferrotune_nn as nn;
+use ferrotune_nn::loss::LossSettings;
 use ferrotune_state::Result;
-use ferrotune_trial::optim::{Decay, Settings};
+use ferrotune_trial::optim::{Decay, OptimizerSettings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -20,16 +20,18 @@ pub(crate) struct Recipe {
     pub(crate) model: Value,
     pub(crate) prep: Option<Prep>,
     /// The loss; none if it is a closure.
-    pub(crate) loss: Option<loss::Settings>,
-    /// The names of the metrics.
-    pub(crate) metrics: Vec<String>,
+    pub(crate) loss: Option<LossSettings>,
     /// The optimisers with the prefixes of their variables; without settings if they are of the user's own.
-    pub(crate) optimizers: Vec<(String, Option<Settings>)>,
+    pub(crate) optimizers: Vec<(String, Option<OptimizerSettings>)>,
     pub(crate) decay: Decay,
+    /// The number of epochs that were planned, over which the rate decays.
+    pub(crate) planned: usize,
+    pub(crate) shuffle: Option<usize>,
     pub(crate) batch: usize,
     pub(crate) accumulated: usize,
     pub(crate) clip_norm: Option<f64>,
-    pub(crate) is_mixed: bool,
+    /// `f32`, or `bf16` for mixed precision.
+    pub(crate) precision: String,
 }
 
 /// The name of the number of epochs in a checkpoint.
@@ -52,13 +54,14 @@ impl Recipe {
             model: nn::description(fit.model)?,
             prep: fit.prep.cloned(),
             loss: fit.criterion.settings(),
-            metrics: fit.metrics.iter().map(|(name, _)| name.clone()).collect(),
             optimizers: fit.optimizers.iter().map(settings).collect(),
             decay: fit.decay,
+            planned: fit.planned.unwrap_or(fit.epochs),
+            shuffle: fit.shuffle,
             batch: fit.batch,
             accumulated: fit.accumulated,
             clip_norm: fit.clip_norm,
-            is_mixed: fit.precision == DType::BF16,
+            precision: fit.precision.as_str().to_owned(),
         })
     }
 

@@ -7,14 +7,15 @@ use crate::fit::Fit;
 use crate::history::{Ended, Epoch, History, Logs};
 use crate::optimizers::Optimizers;
 use crate::pass::{Parts, Pass, Watch};
-use crate::replicas::{average_statistics, begin_alike};
-use crate::stop::EarlyStop;
-use candle_core::{Device, Tensor};
+use crate::replicas::{average_statistics, begin_alike, first_seed};
+use crate::stop::{Directions, EarlyStop};
+use candle_core::{DType, Device, Tensor};
 use ferrotune_data::Dataset;
-use ferrotune_devices::Replica;
 use ferrotune_devices::runtime::interrupted;
+use ferrotune_devices::{Precision, Replica};
 use ferrotune_display::progress;
 use ferrotune_state::Result;
+use ferrotune_trial::given_seed;
 use ferrotune_xla::check_precision;
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,7 @@ pub(crate) struct Training<'f, 'a> {
     /// The number of steps in an epoch, if it is known.
     steps: Option<u64>,
     pub(crate) control: Control,
+    pub(crate) directions: Directions,
     pub(crate) epochs: Vec<Epoch>,
     /// The number of epochs that belong to another trial, which this one continues. Early stopping leaves them out.
     pub(crate) inherited: usize,
@@ -58,15 +60,23 @@ pub(crate) fn with_training<T>(
     let optimizers = Optimizers::of(fit.model, &fit.optimizers, fit.clip_norm)?;
     let criterion = std::mem::replace(&mut fit.criterion, Criterion::from(Kind::None));
     let metrics = std::mem::take(&mut fit.metrics);
-    let parts = Parts::new(fit.model, &criterion, &metrics, (fit.precision, fit.batch), fit.replica);
+    let parts = Parts::new(fit.model, &criterion, &metrics, precision_of(&fit), fit.batch, fit.replica);
     if let Some(replica) = divided(&fit) {
         begin_alike(replica, fit.model.vars())?;
     }
+    let directions = Directions::new(&metrics, &fit.directions);
+    if let Some(EarlyStop { metric, .. }) = &fit.early_stop
+        && directions.of(metric).is_none()
+    {
+        Err(directions.unknown("early_stop", metric))?;
+    }
+    // Processes have seeds of their own, and all replicas need the same order.
+    let seed = divided(&fit).map(first_seed).transpose()?;
     let buffer = fit.shuffle.unwrap_or_else(|| match train.len() {
         Some(rows) => rows.min(MOST_SHUFFLED) as usize,
         None => SHUFFLED_OF_UNKNOWN,
     });
-    let rows = if buffer > 1 { train.shuffle(buffer, None) } else { train.clone() };
+    let rows = if buffer > 1 { train.shuffle(buffer, seed) } else { train.clone() };
     let in_a_step = fit.batch * fit.accumulated;
     let steps = train.len().map(|rows| rows.div_ceil(in_a_step as u64));
     if steps.is_none() && !fit.decay.is_constant() {
@@ -83,7 +93,8 @@ pub(crate) fn with_training<T>(
         batches: rows.batch(in_a_step, false).prefetch(PREFETCHED),
         valid: valid.map(|valid| valid.batch(fit.batch, false).prefetch(PREFETCHED)),
         steps,
-        control: Control { rate: 1.0, stop: false },
+        control: Control::new(1.0, false, directions.clone()),
+        directions,
         epochs: Vec::new(),
         inherited: 0,
         fit: &mut fit,
@@ -100,7 +111,21 @@ fn check(fit: &Fit<'_>, has_validation: bool) -> Result<()> {
         Err("gradients of 0 batches train nothing; choose `.accumulate(1)`, or leave it out")?;
     }
     let device = fit.model.device().unwrap_or(Device::Cpu);
-    check_precision(&device, fit.precision)?;
+    check_precision(&device, precision_of(fit))?;
+    if let Some(replica) = fit.replica.filter(|replica| replica.strategy().spread().is_some()) {
+        let cores = replica.strategy().num_replicas_in_sync();
+        if !fit.batch.is_multiple_of(cores) {
+            Err(format!(
+                "{cores} cores cannot share batches of {} rows; choose a multiple of {cores} for `.batch`",
+                fit.batch
+            ))?;
+        }
+        if replica.strategy().cluster().is_some() && given_seed().is_none() {
+            Err(
+                "the processes of a cluster need the same seed for the same order of rows; call `ferrotune::seed(7)?` first",
+            )?;
+        }
+    }
     if fit.criterion.optimizes() && fit.accumulated > 1 {
         Err("`.steps` takes its own steps, which `.accumulate` cannot add; leave out one of both")?;
     }
@@ -130,6 +155,14 @@ fn check(fit: &Fit<'_>, has_validation: bool) -> Result<()> {
         ))?;
     }
     check_names(fit, has_validation)
+}
+
+/// The precision of the training, or of its strategy.
+fn precision_of(fit: &Fit<'_>) -> DType {
+    match fit.replica.map(|replica| replica.strategy().precision()) {
+        Some(Precision::Bf16) => DType::BF16,
+        _ => fit.precision,
+    }
 }
 
 /// This replica of a training, if there are others.
@@ -207,6 +240,14 @@ impl Training<'_, '_> {
             logs.extend(measured.into_iter().map(|(name, value)| (format!("val_{name}"), value)));
         }
         is_watched(self.fit, logs.keys().map(String::as_str))?;
+        if let Some(first) = self.epochs.first().filter(|first| !first.logs.keys().eq(logs.keys())) {
+            let names = |logs: &Logs| logs.keys().cloned().collect::<Vec<_>>().join(", ");
+            return Err(format!(
+                "epoch {number} has the metrics {}, and the first one has {}; log the same names in each epoch",
+                names(&logs),
+                names(&first.logs)
+            ))?;
+        }
         let learning_rate = self.optimizers.learning_rate();
         for callback in &mut self.fit.callbacks {
             callback.on_epoch_end(number, &logs, &mut self.control)?;
@@ -218,7 +259,7 @@ impl Training<'_, '_> {
     /// The index of the best epoch so far; none without early stopping.
     pub(crate) fn best(&self) -> Option<usize> {
         let early_stop = self.fit.early_stop.as_ref()?;
-        let best = early_stop.best(&self.epochs[self.inherited..], self.parts.metrics)?;
+        let best = early_stop.best(&self.epochs[self.inherited..], &self.directions)?;
         Some(best + self.inherited)
     }
 
@@ -280,8 +321,8 @@ pub(crate) fn run(fit: Fit<'_>, train: &Rows, valid: Option<&Rows>) -> Result<Hi
 
 pub(crate) fn evaluate(fit: Fit<'_>, data: &Rows) -> Result<Logs> {
     check(&fit, false)?;
-    let Fit { model, criterion, metrics, batch, precision, replica, .. } = &fit;
-    let parts = Parts::new(*model, criterion, metrics, (*precision, *batch), *replica);
+    let Fit { model, criterion, metrics, batch, replica, .. } = &fit;
+    let parts = Parts::new(*model, criterion, metrics, precision_of(&fit), *batch, *replica);
     let batches = data.batch(parts.batch, false).prefetch(PREFETCHED);
     let measured = parts.pass(&mut parts.validation(), batches.epoch(0), &mut ())?;
     Ok(measured.ok_or("the cell was interrupted")?)
@@ -304,7 +345,7 @@ struct Rates<'r, 'a> {
 
 impl Watch for Rates<'_, '_> {
     fn begin(&mut self, batch: usize) -> Result<()> {
-        let all = self.steps.unwrap_or(0) * self.fit.epochs as u64;
+        let all = self.steps.unwrap_or(0) * self.fit.planned.unwrap_or(self.fit.epochs) as u64;
         let factor = self.rate * self.fit.decay.at(self.first + batch as u64, all);
         if self.set != Some(factor) {
             self.optimizers.set_rates(factor);
@@ -317,7 +358,7 @@ impl Watch for Rates<'_, '_> {
         if self.shown_at.elapsed() >= SHOWN {
             self.shown_at = Instant::now();
             let of = self.steps.map_or_else(String::new, |steps| format!(" of {steps}"));
-            (self.shown)(format!("batch {}{of}", number + 1));
+            (self.shown)(format!("step {}{of}", number + 1));
         }
         let batch = BatchEnd::new(self.epoch, number, measured);
         self.fit.callbacks.iter_mut().try_for_each(|callback| callback.on_batch_end(&batch))

@@ -1,7 +1,43 @@
-//! Early stopping: the best epoch so far, and how long it was ago.
+//! Which values of a metric are better, and early stopping: the best epoch so far, and how long it was ago.
 
 use crate::history::Epoch;
 use ferrotune_nn::metrics::Metric;
+use ferrotune_trial::Direction;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Whether smaller or greater values are better, by the name of the metric without `val_`.
+#[derive(Clone, Debug)]
+pub(crate) struct Directions(Rc<BTreeMap<String, Direction>>);
+
+impl Directions {
+    /// Those of metrics, and those that the user has said.
+    pub(crate) fn new(metrics: &[(String, Box<dyn Metric>)], said: &[(String, Direction)]) -> Directions {
+        let of = |metric: &dyn Metric| if metric.is_error() { Direction::Min } else { Direction::Max };
+        let measured = metrics.iter().map(|(name, metric)| (name.clone(), of(&**metric)));
+        let loss = [("loss".to_owned(), Direction::Min)];
+        let said = said.iter().map(|(name, direction)| (own(name).to_owned(), *direction));
+        Directions(Rc::new(measured.chain(loss).chain(said).collect()))
+    }
+
+    /// The direction of a metric, also with `val_`; none of what a step logs unless the user has said it.
+    pub(crate) fn of(&self, metric: &str) -> Option<Direction> {
+        self.0.get(own(metric)).copied()
+    }
+
+    /// The error about a metric without a direction.
+    pub(crate) fn unknown(&self, watcher: &str, metric: &str) -> String {
+        let name = own(metric);
+        format!(
+            "{watcher} watches `{metric}`, and nothing says which of its values are better; call `.minimize(\"{name}\")` or \
+             `.maximize(\"{name}\")` of `Fit`"
+        )
+    }
+}
+
+fn own(metric: &str) -> &str {
+    metric.strip_prefix("val_").unwrap_or(metric)
+}
 
 /// The rule of [`Fit::early_stop`](crate::Fit::early_stop).
 #[derive(Clone, Debug)]
@@ -12,8 +48,8 @@ pub(crate) struct EarlyStop {
 
 impl EarlyStop {
     /// The index of the best epoch: the first of those with the best value. NaN is never the best.
-    pub(crate) fn best(&self, epochs: &[Epoch], metrics: &[(String, Box<dyn Metric>)]) -> Option<usize> {
-        let sign = if is_smaller_better(&self.metric, metrics) { -1.0 } else { 1.0 };
+    pub(crate) fn best(&self, epochs: &[Epoch], directions: &Directions) -> Option<usize> {
+        let sign = if directions.of(&self.metric) == Some(Direction::Max) { 1.0 } else { -1.0 };
         let mut best: Option<(usize, f64)> = None;
         for (index, epoch) in epochs.iter().enumerate() {
             let value = epoch.logs.get(&self.metric).copied().unwrap_or(f64::NAN);
@@ -29,10 +65,4 @@ impl EarlyStop {
     pub(crate) fn ends(&self, best: Option<usize>, count: usize) -> bool {
         count.saturating_sub(best.map_or(0, |best| best + 1)) >= self.patience.max(1)
     }
-}
-
-/// Whether a smaller value of a metric is better: of losses, of metrics that are errors, and of what a step logs.
-fn is_smaller_better(name: &str, metrics: &[(String, Box<dyn Metric>)]) -> bool {
-    let name = name.strip_prefix("val_").unwrap_or(name);
-    !metrics.iter().any(|(other, metric)| other == name && !metric.is_error())
 }

@@ -1,7 +1,6 @@
 //! A training in a trial: it continues at the checkpoint, reports each epoch and saves its state after it.
 
 use crate::best::Best;
-use crate::callback::Control;
 use crate::fit::Fit;
 use crate::history::{Ended, Epoch, History};
 use crate::optimizers::Optimizers;
@@ -23,7 +22,7 @@ pub(crate) fn run(fit: Fit<'_>, trial: &Trial, train: &Rows, valid: Option<&Rows
     with_training(fit, train, valid, |training| {
         let recipe = recipe.as_str();
         let vars = training.fit.model.vars();
-        let mut saved = Progress::of(&[], Control { rate: 1.0, stop: false })?;
+        let mut saved = Progress::of(&[], (1.0, false))?;
         let mut best = Best::default();
         trial.restore(State {
             vars,
@@ -33,7 +32,7 @@ pub(crate) fn run(fit: Fit<'_>, trial: &Trial, train: &Rows, valid: Option<&Rows
             best: &mut best,
         })?;
         training.epochs = saved.epochs()?;
-        training.control = saved.control();
+        (training.control.rate, training.control.stop) = saved.control;
         let own = trial.first_report().map_or(training.epochs.len(), |first| first as usize);
         training.inherited = own.min(training.epochs.len());
         if best.epoch.is_some_and(|best| best < training.inherited) {
@@ -42,7 +41,7 @@ pub(crate) fn run(fit: Fit<'_>, trial: &Trial, train: &Rows, valid: Option<&Rows
         for callback in &mut training.fit.callbacks {
             callback.on_train_begin()?;
             if !training.epochs.is_empty() {
-                callback.on_resume(&training.epochs)?;
+                callback.on_resume(&training.epochs, &training.control)?;
             }
         }
         let is_over = training.epochs.len() > training.inherited && training.ends_early(training.best());
@@ -70,7 +69,7 @@ pub(crate) fn run(fit: Fit<'_>, trial: &Trial, train: &Rows, valid: Option<&Rows
                 let now = training.best();
                 best.keep(vars, now, training.epochs.len())?;
                 trial.report(number, logs)?;
-                let mut progress = Progress::of(&training.epochs, training.control)?;
+                let mut progress = Progress::of(&training.epochs, (training.control.rate, training.control.stop))?;
                 let optimizers = training.optimizers;
                 trial.checkpoint(State { vars, optimizers, recipe, progress: &mut progress, best: &mut best })?;
                 if training.ends_early(now) {
@@ -98,21 +97,12 @@ struct Progress {
 }
 
 impl Progress {
-    fn of(epochs: &[Epoch], Control { rate, stop }: Control) -> Result<Progress> {
+    fn of(epochs: &[Epoch], control: (f64, bool)) -> Result<Progress> {
         let names: Vec<String> = epochs.first().map_or_else(Vec::new, |epoch| epoch.logs.keys().cloned().collect());
         let columns = names.len() + 2;
         let row = |epoch: &Epoch| epoch.logs.values().copied().chain([epoch.learning_rate, epoch.seconds]).collect();
         let numbers: Vec<f64> = epochs.iter().flat_map(|epoch| -> Vec<f64> { row(epoch) }).collect();
-        Ok(Progress {
-            names,
-            rows: Tensor::from_vec(numbers, (epochs.len(), columns), &Device::Cpu)?,
-            control: (rate, stop),
-        })
-    }
-
-    fn control(&self) -> Control {
-        let (rate, stop) = self.control;
-        Control { rate, stop }
+        Ok(Progress { names, rows: Tensor::from_vec(numbers, (epochs.len(), columns), &Device::Cpu)?, control })
     }
 
     fn epochs(&self) -> Result<Vec<Epoch>> {

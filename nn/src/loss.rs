@@ -29,7 +29,7 @@ pub use classes::{CrossEntropy, Focal};
 pub use custom::{Custom, custom, terms_of_rows};
 pub use numbers::{Huber, Mae, Mse};
 #[doc(hidden)]
-pub use settings::Settings;
+pub use settings::LossSettings;
 
 /// A loss: the mean over rows, of which some may have other weights.
 pub trait Loss: Send + Sync {
@@ -61,7 +61,7 @@ pub trait Loss: Send + Sync {
 
     /// The loss with its options for a file; none of a loss of one's own.
     #[doc(hidden)]
-    fn settings(&self) -> Option<Settings> {
+    fn settings(&self) -> Option<LossSettings> {
         None
     }
 }
@@ -73,7 +73,7 @@ macro_rules! forwarded {
                 (**self).terms(outputs, targets, weights)
             }
 
-            fn settings(&self) -> Option<Settings> {
+            fn settings(&self) -> Option<LossSettings> {
                 (**self).settings()
             }
         }

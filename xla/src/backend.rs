@@ -277,18 +277,19 @@ impl external::Backend for Backend {
         Ok((self.noted(value, first)?, shape, dtype))
     }
 
-    fn upload(&self, values: &CpuStorage) -> Result<external::Value> {
+    fn upload(&self, values: &CpuStorage, shape: &Shape) -> Result<external::Value> {
         let (element, bytes) = bytes_of(values)?;
-        let count = bytes.len() / element.bytes();
-        let node = match (count, number_of(values)) {
+        let node = match (shape.elem_count(), number_of(values)) {
             // The number is an argument of the program, so that another number needs no other program.
             (1, Some(number)) => Node::number(number, &[1], element),
             _ => {
                 let _copying = profile::span(Part::Copy);
                 self.traffic.to_device(bytes.len());
                 let hash = if self.trace.is_running() { vec![hash_of(bytes)] } else { Vec::new() };
-                let dims = [i64::try_from(count).map_err(Error::wrap)?];
-                Node::hashed_data(self.upload_to_all(element, &dims, bytes)?, &[count], element, hash)
+                let dims =
+                    shape.dims().iter().map(|dim| i64::try_from(*dim)).collect::<std::result::Result<Vec<_>, _>>();
+                let dims = dims.map_err(Error::wrap)?;
+                Node::hashed_data(self.upload_to_all(element, &dims, bytes)?, shape.dims(), element, hash)
             }
         };
         self.noted(Value::Node(node), 0)
@@ -331,6 +332,11 @@ impl external::Backend for Backend {
 
     fn seed(&self) -> u64 {
         self.generator.seed()
+    }
+
+    /// Cores of a mesh and devices of programs that are not run have arrays for which no copy from the host is needed.
+    fn draws_variables_on_host(&self) -> bool {
+        !self.trace.is_running() && self.is_complete() && self.cores.count() == 1
     }
 
     fn synchronize(&self) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Files of the model while it trains.
 
-use super::{Callback, Control, watched};
+use super::{Callback, Control};
 use crate::history::{Epoch, Logs};
 use ferrotune_nn::Model;
 use ferrotune_state::Result;
@@ -29,7 +29,6 @@ pub struct ModelCheckpoint<'a> {
     path: String,
     every: NonZeroUsize,
     metric: Option<String>,
-    greater_is_better: bool,
     best: f64,
 }
 
@@ -37,14 +36,7 @@ impl<'a> ModelCheckpoint<'a> {
     /// Saves after each epoch in this file, in whose name `{epoch}` is the number of the epoch, counted from 0. A name without it is
     /// the same file each time.
     pub fn new(model: &'a impl Model, path: impl Into<String>) -> ModelCheckpoint<'a> {
-        ModelCheckpoint {
-            model,
-            path: path.into(),
-            every: NonZeroUsize::MIN,
-            metric: None,
-            greater_is_better: false,
-            best: f64::NEG_INFINITY,
-        }
+        ModelCheckpoint { model, path: path.into(), every: NonZeroUsize::MIN, metric: None, best: f64::NEG_INFINITY }
     }
 
     /// Saves after each of so many epochs; 0 is taken as 1.
@@ -53,25 +45,19 @@ impl<'a> ModelCheckpoint<'a> {
         ModelCheckpoint { every: NonZeroUsize::new(epochs).unwrap_or(NonZeroUsize::MIN), ..self }
     }
 
-    /// Saves only if this metric, such as `val_loss`, is smaller than after all epochs before that would have saved.
+    /// Saves only if this metric, such as `val_loss`, is better than after all epochs before that would have saved.
     #[must_use]
     pub fn best(self, metric: impl Into<String>) -> ModelCheckpoint<'a> {
         ModelCheckpoint { metric: Some(metric.into()), ..self }
     }
 
-    /// Watches a metric whose greater values are better, such as `val_accuracy`.
-    #[must_use]
-    pub fn greater_is_better(self) -> ModelCheckpoint<'a> {
-        ModelCheckpoint { greater_is_better: true, ..self }
-    }
-
     /// Whether the model is saved after this epoch, whose value is then the best one.
-    fn saves(&mut self, epoch: usize, logs: &Logs) -> Result<bool> {
+    fn saves(&mut self, epoch: usize, logs: &Logs, control: &Control) -> Result<bool> {
         if !(epoch + 1).is_multiple_of(self.every.get()) {
             return Ok(false);
         }
         let Some(metric) = &self.metric else { return Ok(true) };
-        let value = watched("ModelCheckpoint", metric, self.greater_is_better, logs)?;
+        let value = control.watched("ModelCheckpoint", metric, logs)?;
         let is_best = value > self.best;
         if is_best {
             self.best = value;
@@ -82,15 +68,15 @@ impl<'a> ModelCheckpoint<'a> {
 
 impl Callback for ModelCheckpoint<'_> {
     /// The files of the epochs before are there.
-    fn on_resume(&mut self, epochs: &[Epoch]) -> Result<()> {
+    fn on_resume(&mut self, epochs: &[Epoch], control: &Control) -> Result<()> {
         for (number, epoch) in epochs.iter().enumerate() {
-            self.saves(number, &epoch.logs)?;
+            self.saves(number, &epoch.logs, control)?;
         }
         Ok(())
     }
 
-    fn on_epoch_end(&mut self, epoch: usize, logs: &Logs, _control: &mut Control) -> Result<()> {
-        if self.saves(epoch, logs)? {
+    fn on_epoch_end(&mut self, epoch: usize, logs: &Logs, control: &mut Control) -> Result<()> {
+        if self.saves(epoch, logs, control)? {
             (&self.model).save(self.path.replace("{epoch}", &epoch.to_string()))?;
         }
         Ok(())

@@ -23,8 +23,8 @@ impl CsvLog {
 }
 
 impl Callback for CsvLog {
-    fn on_resume(&mut self, epochs: &[Epoch]) -> Result<()> {
-        again(self, epochs)
+    fn on_resume(&mut self, epochs: &[Epoch], control: &Control) -> Result<()> {
+        again(self, epochs, control)
     }
 
     fn on_epoch_end(&mut self, epoch: usize, logs: &Logs, _control: &mut Control) -> Result<()> {

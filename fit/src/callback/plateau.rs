@@ -1,6 +1,6 @@
 //! A learning rate that becomes smaller when a metric stays as it is.
 
-use super::{Callback, Control, again, watched};
+use super::{Callback, Control, again};
 use crate::history::{Epoch, Logs};
 use ferrotune_state::Result;
 
@@ -9,8 +9,6 @@ use ferrotune_state::Result;
 pub struct ReduceOnPlateau {
     /// The metric.
     pub metric: String,
-    /// Whether greater values are better, as of an accuracy.
-    pub greater_is_better: bool,
     /// The factor, such as 0.1.
     pub factor: f64,
     /// The number of epochs in a row without a better value.
@@ -20,32 +18,19 @@ pub struct ReduceOnPlateau {
 }
 
 impl ReduceOnPlateau {
-    /// Multiplies the rate by `factor` after `patience` epochs in which this metric, such as `val_loss`, has not become smaller.
+    /// Multiplies the rate by `factor` after `patience` epochs in which this metric, such as `val_loss`, has not become better.
     pub fn new(metric: impl Into<String>, factor: f64, patience: usize) -> ReduceOnPlateau {
-        ReduceOnPlateau {
-            metric: metric.into(),
-            greater_is_better: false,
-            factor,
-            patience,
-            best: f64::NEG_INFINITY,
-            waited: 0,
-        }
-    }
-
-    /// Watches a metric whose greater values are better, such as `val_accuracy`.
-    #[must_use]
-    pub fn greater_is_better(self) -> ReduceOnPlateau {
-        ReduceOnPlateau { greater_is_better: true, ..self }
+        ReduceOnPlateau { metric: metric.into(), factor, patience, best: f64::NEG_INFINITY, waited: 0 }
     }
 }
 
 impl Callback for ReduceOnPlateau {
-    fn on_resume(&mut self, epochs: &[Epoch]) -> Result<()> {
-        again(self, epochs)
+    fn on_resume(&mut self, epochs: &[Epoch], control: &Control) -> Result<()> {
+        again(self, epochs, control)
     }
 
     fn on_epoch_end(&mut self, _epoch: usize, logs: &Logs, control: &mut Control) -> Result<()> {
-        let value = watched("ReduceOnPlateau", &self.metric, self.greater_is_better, logs)?;
+        let value = control.watched("ReduceOnPlateau", &self.metric, logs)?;
         if value > self.best {
             (self.best, self.waited) = (value, 0);
             return Ok(());

@@ -5,8 +5,8 @@ use crate::history::Logs;
 use ferrotune_display::tensorboard::{framed, scalar, summary, version};
 use ferrotune_state::Result;
 use std::fs::{self, File};
-use std::io::Write as _;
-use std::path::PathBuf;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::process;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -45,10 +45,8 @@ impl Callback for TensorBoard {
                 none => {
                     fs::create_dir_all(&folder).map_err(failed)?;
                     let name = format!("events.out.tfevents.{}.{}.ferrotune", seconds as u64, process::id());
-                    let path = (0..).map(|number| folder.join(format!("{name}.{number}")));
-                    let path = path.into_iter().find(|path| !path.exists()).unwrap_or_else(|| folder.join(&name));
                     bytes = framed(&version(seconds));
-                    none.insert(File::options().write(true).create_new(true).open(path).map_err(failed)?)
+                    none.insert(new_file(&folder.join(name)).map_err(failed)?)
                 }
             };
             for (name, value) in values {
@@ -58,5 +56,17 @@ impl Callback for TensorBoard {
             file.write_all(&bytes).and_then(|()| file.sync_data()).map_err(failed)?;
         }
         Ok(())
+    }
+}
+
+/// A new file with this name and a number after it.
+fn new_file(name: &Path) -> io::Result<File> {
+    let mut number = 0_u64;
+    loop {
+        let path = format!("{}.{number}", name.display());
+        match File::options().write(true).create_new(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            opened => return opened,
+        }
     }
 }

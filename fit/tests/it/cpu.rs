@@ -176,17 +176,26 @@ fn callbacks_see_each_moment_and_may_end_the_training() -> Result<()> {
 
 #[test]
 fn a_plateau_reduces_the_rate() -> Result<()> {
-    let mut plateau = ReduceOnPlateau::new("loss", 0.5, 2);
-    let mut control = Control { rate: 1.0, stop: false };
-    for loss in [3.0, 2.0, 2.0, 2.5, 1.0, 1.0, f64::NAN] {
-        plateau.on_epoch_end(0, &Logs::from([("loss".to_owned(), loss)]), &mut control)?;
+    /// The share of the rate in each epoch, where the step logs these scores.
+    fn rates(scores: &[f32], patience: usize, is_error: bool) -> Result<Vec<f64>> {
+        let model = model(13, 4, 3)?;
+        let epoch = std::cell::Cell::new(0);
+        let fit =
+            Fit::new(&model).optimizer(optim::SGD::lr(1e-3)).batch(200).epochs(scores.len()).step(|model, batch| {
+                batch.log("score", &Tensor::full(scores[epoch.get()], batch.inputs.dims()[0], &Device::Cpu)?)?;
+                candle_nn::loss::cross_entropy(&model.forward(&batch.inputs, true)?, &batch.targets)
+            });
+        let fit = if is_error { fit.minimize("score") } else { fit.maximize("score") };
+        let fit = fit.callback(ReduceOnPlateau::new("score", 0.5, patience)).on_epoch(|number, _| {
+            epoch.set(number + 1);
+            Ok(())
+        });
+        let history = fit.run(&wine()?, None)?;
+        Ok(history.epochs.iter().map(|epoch| (epoch.learning_rate / 1e-3 * 1e6).round() / 1e6).collect())
     }
-    assert_eq!(control.rate, 0.25);
-    let mut plateau = ReduceOnPlateau::new("accuracy", 0.5, 1).greater_is_better();
-    for accuracy in [0.1, 0.2, 0.3, 0.2] {
-        plateau.on_epoch_end(0, &Logs::from([("accuracy".to_owned(), accuracy)]), &mut control)?;
-    }
-    assert_eq!(control.rate, 0.125);
+    let halves = rates(&[3.0, 2.0, 2.0, 2.5, 1.0, 1.0, f32::NAN, 0.0], 2, true)?;
+    assert_eq!(halves, [1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.25]);
+    assert_eq!(rates(&[0.1, 0.2, 0.3, 0.2, 0.4], 1, false)?, [1.0, 1.0, 1.0, 1.0, 0.5]);
     Ok(())
 }
 
@@ -244,8 +253,14 @@ fn a_history_shows_curves_and_a_table() -> Result<()> {
 fn a_loss_that_is_not_finite_leaves_the_best_weights() -> Result<()> {
     let [train, valid] = wine()?.split([0.5, 0.5], 7)?;
     let model = model(13, 8, 3)?;
-    let explode = ReduceOnPlateau::new("val_loss", 1e30, 1).greater_is_better();
-    let fit = Fit::classifier(&model).optimizer(optim::SGD::lr(1e-3)).early_stop("val_loss", 30).callback(explode);
+    struct Explode;
+    impl Callback for Explode {
+        fn on_epoch_end(&mut self, epoch: usize, _: &Logs, control: &mut Control) -> Result<()> {
+            control.rate = if epoch > 2 { 1e30 } else { 1.0 };
+            Ok(())
+        }
+    }
+    let fit = Fit::classifier(&model).optimizer(optim::SGD::lr(1e-3)).early_stop("val_loss", 30).callback(Explode);
     let error = fit.epochs(30).run(&train, &valid).expect_err("the rate explodes").to_string();
     assert!(error.contains("is NaN; lower the learning rate"), "{error}");
     assert!(Fit::classifier(&model).evaluate(&valid)?["loss"].is_finite());

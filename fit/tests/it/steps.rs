@@ -55,6 +55,7 @@ fn a_step_of_ones_own_is_the_loss_and_logs_values() -> Result<()> {
             cross_entropy(&outputs, &batch.targets)
         })
         .epochs(2)
+        .minimize("wrong")
         .early_stop("val_wrong", 5)
         .run(&train, &valid)?;
     let loss = Fit::new(&other).loss(cross_entropy).metric("accuracy", metrics::accuracy()).epochs(2);
@@ -66,7 +67,7 @@ fn a_step_of_ones_own_is_the_loss_and_logs_values() -> Result<()> {
     }
     let best =
         step.get("val_wrong").iter().enumerate().min_by(|one, other| one.1.total_cmp(other.1)).map(|(place, _)| place);
-    assert_eq!(step.best_epoch, best, "what a step logs is better when it is smaller");
+    assert_eq!(step.best_epoch, best, "smaller values are better");
     Ok(())
 }
 
@@ -141,9 +142,7 @@ fn callbacks_write_files_of_the_model_and_for_tensorboard() -> Result<()> {
         .epochs(5)
         .callback(ModelCheckpoint::new(&one, path("{epoch}.safetensors").display().to_string()).every(2))
         .callback(
-            ModelCheckpoint::new(&one, path("best-{epoch}.safetensors").display().to_string())
-                .best("val_accuracy")
-                .greater_is_better(),
+            ModelCheckpoint::new(&one, path("best-{epoch}.safetensors").display().to_string()).best("val_accuracy"),
         )
         .callback(TensorBoard::new(path("logs")))
         .callback(CsvLog::new(path("log.csv")))
@@ -212,11 +211,37 @@ fn wrong_descriptions_are_refused_in_one_line_before_anything_is_trained() -> Re
         assert!(told.lines().next().is_some_and(|line| line.contains(wanted)), "{told}");
     }
     assert_eq!(weights(&one)?, before);
-    let watched = Fit::new(&one).step(mean).early_stop("val_wrong", 2).epochs(1).run(&train, None);
+    let undecided = Fit::new(&one).step(mean).early_stop("val_wrong", 2).epochs(1).run(&train, None);
+    let undecided = undecided.expect_err("no direction").to_string();
+    assert!(undecided.contains("call `.minimize(\"wrong\")` or `.maximize(\"wrong\")` of `Fit`"), "{undecided}");
+    let watched = Fit::new(&one).step(mean).minimize("wrong").early_stop("val_wrong", 2).epochs(1).run(&train, None);
     assert!(
         watched.expect_err("not logged").to_string().contains("early_stop watches `val_wrong`, which is not measured")
     );
     let history = Fit::new(&one).step(mean).epochs(1).run(&train, None)?;
     assert_eq!(history.ended, Ended::Finished);
+    Ok(())
+}
+
+#[test]
+fn a_step_logs_the_same_names_in_each_batch_and_epoch() -> Result<()> {
+    let train = wine()?;
+    let one = model(13, 8, 3)?;
+    let count = std::cell::Cell::new(0);
+    let told = |changes_at: usize| -> Result<String> {
+        count.set(0);
+        let fit = Fit::new(&one).batch(100).epochs(3).step(|model, batch| {
+            count.set(count.get() + 1);
+            let losses = model.forward(&batch.inputs, true)?.sqr()?.mean(1)?;
+            batch.log(if count.get() > changes_at { "other" } else { "first" }, &losses)?;
+            Ok(losses)
+        });
+        Ok(fit.run(&train, None).expect_err("the names change").to_string())
+    };
+    let within = told(1)?;
+    assert!(
+        within.lines().next().is_some_and(|line| line.contains("log the same names in the same order for each batch")),
+        "{within}"
+    );
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Losses of independent yes-or-no targets, with a logit for each.
 
-use super::{Loss, Settings, check_gamma, constants};
+use super::{Loss, LossSettings, check_gamma, constants};
 use crate::rows::NumberRows;
 use candle_core::{Result, Tensor, bail};
 use candle_nn::ops::softplus;
@@ -61,8 +61,8 @@ impl Loss for BinaryCrossEntropy {
         rows.mean_terms(&(ones + zeros)?)
     }
 
-    fn settings(&self) -> Option<Settings> {
-        Some(Settings::BinaryCrossEntropy(self.clone()))
+    fn settings(&self) -> Option<LossSettings> {
+        Some(LossSettings::BinaryCrossEntropy(self.clone()))
     }
 }
 
@@ -82,8 +82,8 @@ impl Loss for BinaryFocal {
         rows.mean_terms(&((ones * of_ones)? + (zeros * of_zeros)?)?)
     }
 
-    fn settings(&self) -> Option<Settings> {
-        Some(Settings::BinaryFocal(self.clone()))
+    fn settings(&self) -> Option<LossSettings> {
+        Some(LossSettings::BinaryFocal(self.clone()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Losses of classifiers with a score for each class.
 
-use super::{Loss, Settings, check_gamma, constants};
+use super::{Loss, LossSettings, check_gamma, constants};
 use crate::rows::{ClassRows, is_class};
 use candle_core::{D, Error, Result, Tensor, bail};
 use serde::{Deserialize, Serialize};
@@ -78,8 +78,8 @@ impl Loss for CrossEntropy {
         Ok((sum, divisor))
     }
 
-    fn settings(&self) -> Option<Settings> {
-        Some(Settings::CrossEntropy(self.clone()))
+    fn settings(&self) -> Option<LossSettings> {
+        Some(LossSettings::CrossEntropy(self.clone()))
     }
 }
 
@@ -101,8 +101,8 @@ impl Loss for Focal {
         Ok((sum, weights.sum_all()?))
     }
 
-    fn settings(&self) -> Option<Settings> {
-        Some(Settings::Focal(self.clone()))
+    fn settings(&self) -> Option<LossSettings> {
+        Some(LossSettings::Focal(self.clone()))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Losses of regressions. The mean is over all elements.
 
-use super::{Loss, Settings};
+use super::{Loss, LossSettings};
 use crate::rows::NumberRows;
 use candle_core::{Result, Tensor, bail};
 use serde::{Deserialize, Serialize};
@@ -40,8 +40,8 @@ impl Loss for Mse {
         rows.mean_terms(&(&rows.outputs - &rows.targets)?.sqr()?)
     }
 
-    fn settings(&self) -> Option<Settings> {
-        Some(Settings::Mse(self.clone()))
+    fn settings(&self) -> Option<LossSettings> {
+        Some(LossSettings::Mse(self.clone()))
     }
 }
 
@@ -51,8 +51,8 @@ impl Loss for Mae {
         rows.mean_terms(&(&rows.outputs - &rows.targets)?.abs()?)
     }
 
-    fn settings(&self) -> Option<Settings> {
-        Some(Settings::Mae(self.clone()))
+    fn settings(&self) -> Option<LossSettings> {
+        Some(LossSettings::Mae(self.clone()))
     }
 }
 
@@ -67,8 +67,8 @@ impl Loss for Huber {
         rows.mean_terms(&(&near * (&errors - (&near * 0.5)?)?)?)
     }
 
-    fn settings(&self) -> Option<Settings> {
-        Some(Settings::Huber(self.clone()))
+    fn settings(&self) -> Option<LossSettings> {
+        Some(LossSettings::Huber(self.clone()))
     }
 }
 

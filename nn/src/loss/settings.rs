@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A loss of this module with its options, as files have them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Settings {
+pub enum LossSettings {
     /// [`CrossEntropy`].
     CrossEntropy(CrossEntropy),
     /// [`Focal`].
@@ -24,26 +24,26 @@ pub enum Settings {
     Huber(Huber),
 }
 
-impl Settings {
+impl LossSettings {
     fn loss(&self) -> &dyn Loss {
         match self {
-            Settings::CrossEntropy(loss) => loss,
-            Settings::Focal(loss) => loss,
-            Settings::BinaryCrossEntropy(loss) => loss,
-            Settings::BinaryFocal(loss) => loss,
-            Settings::Mse(loss) => loss,
-            Settings::Mae(loss) => loss,
-            Settings::Huber(loss) => loss,
+            LossSettings::CrossEntropy(loss) => loss,
+            LossSettings::Focal(loss) => loss,
+            LossSettings::BinaryCrossEntropy(loss) => loss,
+            LossSettings::BinaryFocal(loss) => loss,
+            LossSettings::Mse(loss) => loss,
+            LossSettings::Mae(loss) => loss,
+            LossSettings::Huber(loss) => loss,
         }
     }
 }
 
-impl Loss for Settings {
+impl Loss for LossSettings {
     fn terms(&self, outputs: &Tensor, targets: &Tensor, weights: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
         self.loss().terms(outputs, targets, weights)
     }
 
-    fn settings(&self) -> Option<Settings> {
+    fn settings(&self) -> Option<LossSettings> {
         Some(self.clone())
     }
 }

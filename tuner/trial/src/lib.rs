@@ -46,6 +46,7 @@ pub use anomaly::debug_nans;
 pub use connection::SupervisorClient;
 pub use device::{connect, connected, count_cores, open_cores, open_cores_across, open_device};
 pub use error::TrialError;
+pub use ferrotune_space::objective::Direction;
 pub use ferrotune_state::{
     BoxError, Error, Pack, Restore, Result, Save, Share, ShareError, Shared, current_seed, derived_seed, given_seed,
     located, map_array, place_in, share_fields, shared,

@@ -36,7 +36,7 @@ pub use ask::ask;
 pub use candle_nn::ParamsAdamW;
 pub use clip::{clip_grad_norm, clip_grad_value};
 #[doc(hidden)]
-pub use config::Settings;
+pub use config::OptimizerSettings;
 pub use config::{AnyOptimizer, Config};
 pub use decay::{Decay, constant, cosine, linear};
 pub use lion::{Lion, ParamsLion};

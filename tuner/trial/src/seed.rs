@@ -8,7 +8,8 @@ use ferrotune_state::{BoxError, seed};
 /// device that this process has opened or opens later, and those of shuffles of datasets that have no seed of their own.
 ///
 /// The same seed gives the same numbers on any number of threads, as long as only one thread draws at a time. Elements of a
-/// dataset and replicas of a strategy have their own numbers. Different kinds of devices draw different numbers. In a trial,
+/// dataset and replicas of a strategy have their own numbers. Different kinds of devices draw different numbers, but for the first
+/// weights of layers, which the CPU draws for a device with one core. In a trial,
 /// [`Trial::seed`](crate::Trial::seed) applies from the start, and a trial that continues from a checkpoint draws the same
 /// numbers as without the interruption.
 ///

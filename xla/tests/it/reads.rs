@@ -144,14 +144,31 @@ fn a_state_that_only_a_view_holds_is_carried() -> Result<()> {
 fn an_evaluation_draws_the_weights_once() -> Result<()> {
     let device = plugin::open()?;
     let backend = backend_of(&device).expect("a device of a plugin");
-    let layer = candle_nn::linear(WIDTH, 3, VarBuilder::from_varmap(&VarMap::new(), DType::F32, &device))?;
+    let weights = Tensor::randn(0f32, 1., (WIDTH, 3), &device)?;
     for seed in 0..STEPS as u64 {
-        let logits = layer.forward(&square(seed, &device)?)?;
+        let logits = square(seed, &device)?.matmul(&weights)?;
         logits.argmax(1)?.to_dtype(DType::F32)?.sum_all()?.to_scalar::<f32>()?;
     }
     assert_eq!(backend.compilations(), 2);
-    layer.weight().to_vec2::<f32>()?;
+    weights.to_vec2::<f32>()?;
     assert_eq!(backend.compilations(), 2, "the weights are arrays");
+    Ok(())
+}
+
+#[test]
+fn first_weights_are_those_of_the_cpu_and_need_no_program() -> Result<()> {
+    let device = plugin::open()?;
+    let backend = backend_of(&device).expect("a device of a plugin");
+    let layers = |device: &Device| -> Result<Vec<Vec<f32>>> {
+        candle_core::random::set_draws_of_thread(candle_core::random::Draws { seed: 7, drawn: 0 });
+        let map = VarMap::new();
+        let vb = VarBuilder::from_varmap(&map, DType::F32, device);
+        let (first, second) = (candle_nn::linear(5, 3, vb.pp("first"))?, candle_nn::embedding(4, 2, vb.pp("second"))?);
+        let all = [first.weight(), first.bias().expect("a bias"), second.embeddings()];
+        all.into_iter().map(|tensor| tensor.flatten_all()?.to_vec1()).collect()
+    };
+    assert_eq!(layers(&device)?, layers(&Device::Cpu)?);
+    assert_eq!(backend.compilations(), 0);
     Ok(())
 }
 

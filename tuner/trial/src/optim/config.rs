@@ -29,7 +29,7 @@ pub trait Config {
 
     /// The settings for a file; none of an optimiser of one's own.
     #[doc(hidden)]
-    fn settings(&self) -> Option<Settings> {
+    fn settings(&self) -> Option<OptimizerSettings> {
         None
     }
 }
@@ -38,7 +38,7 @@ pub trait Config {
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "optimizer", rename_all = "lowercase")]
-pub enum Settings {
+pub enum OptimizerSettings {
     /// AdamW.
     AdamW {
         /// The learning rate.
@@ -58,37 +58,37 @@ pub enum Settings {
     Lion(ParamsLion),
 }
 
-impl Config for Settings {
+impl Config for OptimizerSettings {
     fn build(&self, vars: Vec<Var>) -> Result<Box<dyn AnyOptimizer>> {
         match self.clone() {
-            Settings::AdamW { lr, beta1, beta2, eps, weight_decay } => {
+            OptimizerSettings::AdamW { lr, beta1, beta2, eps, weight_decay } => {
                 ParamsAdamW { lr, beta1, beta2, eps, weight_decay }.build(vars)
             }
-            Settings::SGD(params) => params.build(vars),
-            Settings::Lion(params) => params.build(vars),
+            OptimizerSettings::SGD(params) => params.build(vars),
+            OptimizerSettings::Lion(params) => params.build(vars),
         }
     }
 
-    fn settings(&self) -> Option<Settings> {
+    fn settings(&self) -> Option<OptimizerSettings> {
         Some(self.clone())
     }
 }
 
-impl From<ParamsAdamW> for Settings {
-    fn from(ParamsAdamW { lr, beta1, beta2, eps, weight_decay }: ParamsAdamW) -> Settings {
-        Settings::AdamW { lr, beta1, beta2, eps, weight_decay }
+impl From<ParamsAdamW> for OptimizerSettings {
+    fn from(ParamsAdamW { lr, beta1, beta2, eps, weight_decay }: ParamsAdamW) -> OptimizerSettings {
+        OptimizerSettings::AdamW { lr, beta1, beta2, eps, weight_decay }
     }
 }
 
-impl From<ParamsSGD> for Settings {
-    fn from(params: ParamsSGD) -> Settings {
-        Settings::SGD(params)
+impl From<ParamsSGD> for OptimizerSettings {
+    fn from(params: ParamsSGD) -> OptimizerSettings {
+        OptimizerSettings::SGD(params)
     }
 }
 
-impl From<ParamsLion> for Settings {
-    fn from(params: ParamsLion) -> Settings {
-        Settings::Lion(params)
+impl From<ParamsLion> for OptimizerSettings {
+    fn from(params: ParamsLion) -> OptimizerSettings {
+        OptimizerSettings::Lion(params)
     }
 }
 
@@ -153,7 +153,7 @@ macro_rules! configs {
                 Ok(Box::new($optimizer::new(vars, self.clone())?))
             }
 
-            fn settings(&self) -> Option<Settings> {
+            fn settings(&self) -> Option<OptimizerSettings> {
                 Some(self.clone().into())
             }
         }
@@ -178,7 +178,7 @@ impl Config for Box<dyn Config> {
         (**self).build(vars)
     }
 
-    fn settings(&self) -> Option<Settings> {
+    fn settings(&self) -> Option<OptimizerSettings> {
         (**self).settings()
     }
 }

@@ -125,10 +125,17 @@ impl Trial {
         Ok(false)
     }
 
+    /// The checkpoint that was given to a trial of given values, and its step.
+    pub(super) fn given_checkpoint(&self) -> Result<Option<(Shared, u64)>, BoxError> {
+        let Some(path) = self.fixed.as_ref().and_then(|fixed| fixed.checkpoint.as_ref()) else { return Ok(None) };
+        let opened = generation::open(path).map_err(|error| failure("read", path, error.into()))?;
+        Ok(Some(opened))
+    }
+
     /// Loads the checkpoint that was given to a trial of given values, if there is one.
     fn load_given(&self, fixed: &Fixed, restore: Loading<'_>) -> Result<bool, BoxError> {
         let Some(path) = &fixed.checkpoint else { return Ok(false) };
-        let (saved, step) = generation::open(path).map_err(|error| failure("read", path, error.into()))?;
+        let Some((saved, step)) = self.given_checkpoint()? else { return Ok(false) };
         let misfit = |error: ShareError| match error {
             ShareError::File { source, .. } => failure("read", path, source.into()),
             misfit => TrialError::GivenModel { path: path.clone(), mismatch: misfit.to_string() },

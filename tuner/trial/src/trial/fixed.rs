@@ -11,7 +11,7 @@ use ferrotune_space::objective::{Direction, Objective};
 use ferrotune_space::record::TrialRecord;
 use ferrotune_space::wire::{Assignment, Reply, Request, Verdict};
 use ferrotune_space::{Distribution, Value};
-use ferrotune_state::current_seed;
+use ferrotune_state::{Result, Shared, current_seed, located};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -136,6 +136,13 @@ impl FixedTrial {
     pub fn with_checkpoint(mut self, path: impl Into<PathBuf>) -> FixedTrial {
         self.trial.get_mut().fixed = Some(Fixed { checkpoint: Some(path.into()) });
         self
+    }
+
+    /// The content of the checkpoint, of which nothing is restored; none if there is none.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn checkpoint(&self) -> Result<Option<Shared>> {
+        located(self.trial.get().given_checkpoint().map(|saved| saved.map(|(saved, _)| saved)))
     }
 
     /// Sets a metric as an objective whose smallest report [`Trial::best`] returns.

@@ -103,7 +103,8 @@ pub trait Backend: Any + Debug + Send + Sync {
     /// `attributes` are the numbers that define it beside the inputs.
     fn custom(&self, name: &str, attributes: &[f64], inputs: &[Input<'_>]) -> Result<(Value, Shape, DType)>;
 
-    fn upload(&self, values: &CpuStorage) -> Result<Value>;
+    /// A value of these elements in this shape.
+    fn upload(&self, values: &CpuStorage, shape: &Shape) -> Result<Value>;
 
     /// The elements of a value, which has this type.
     fn download(&self, value: &Value, dtype: DType) -> Result<CpuStorage>;
@@ -117,6 +118,9 @@ pub trait Backend: Any + Debug + Send + Sync {
     fn set_seed(&self, seed: u64) -> Result<()>;
 
     fn seed(&self) -> u64;
+
+    /// Whether the CPU draws the first values of variables for the device, which would compile a program for each shape.
+    fn draws_variables_on_host(&self) -> bool;
 
     /// Returns when everything that was asked for has been computed.
     fn synchronize(&self) -> Result<()>;

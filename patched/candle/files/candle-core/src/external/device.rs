@@ -42,7 +42,7 @@ impl BackendDevice for MetalDevice {
     }
 
     fn storage_from_cpu_storage(&self, values: &CpuStorage) -> Result<MetalStorage> {
-        Ok(self.storage(self.backend.upload(values)?, values.dtype(), count_of(values)))
+        self.storage_in_shape(values, &Shape::from(count_of(values)))
     }
 
     fn storage_from_cpu_storage_owned(&self, values: CpuStorage) -> Result<MetalStorage> {
@@ -59,6 +59,13 @@ impl BackendDevice for MetalDevice {
 
     fn synchronize(&self) -> Result<()> {
         self.backend.synchronize()
+    }
+}
+
+impl MetalDevice {
+    /// A storage for a tensor of this shape, with all of these elements in their order.
+    pub(crate) fn storage_in_shape(&self, values: &CpuStorage, shape: &Shape) -> Result<MetalStorage> {
+        Ok(self.storage(self.backend.upload(values, shape)?, values.dtype(), shape.elem_count()))
     }
 }
 
