@@ -319,7 +319,7 @@ def test_an_export_is_read_by_a_program_with_candle_alone_and_by_another_noteboo
     assert told.returncode == 0, told.stderr
     first, *files = told.stdout.splitlines()
     assert first.startswith("trial ") and first.endswith(" of sums is in model"), told.stdout
-    assert [line.split(",")[0] for line in files] == ["model.safetensors", "model.safetensors.json", "prep.json", "trial.json"]
+    assert [line.split(",")[0] for line in files] == ["trial.json", "model.safetensors", "model.safetensors.json", "prep.json"]
     about = json.loads((found.folder / "model/trial.json").read_text())
     best = found.ok('let best = ferrotune::best("sums")?;\n(best.trial, best.metrics["val_mae"])').result
     assert best == f'({about["trial"]}, {about["metrics"]["val_mae"]!r})', about
@@ -338,6 +338,9 @@ def test_an_export_is_read_by_a_program_with_candle_alone_and_by_another_noteboo
     assert run_program(found, "export", "sums", "--to", "model").returncode == 0
     (shown,) = found.ok("%export model model/ --project sums").displays
     assert shown.splitlines()[0] == f"{first}/"
+    # Another study has no preparation, and that of the first one does not stay.
+    assert run_program(found, "export", "studies/found", "--to", "model").returncode == 0
+    assert {path.name for path in (found.folder / "model").iterdir()} == {"trial.json", "model.safetensors", "model.safetensors.json"}
     (found.folder / "mine").mkdir()
     (found.folder / "mine/notes.txt").write_text("mine")
     told = run_program(found, "export", "sums", "--to", "mine")

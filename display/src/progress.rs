@@ -36,6 +36,7 @@ pub fn progress<I: IntoIterator>(items: I) -> Progress<I::IntoIter> {
         bar: Bar { name: String::new(), note: String::new(), total, done: 0, started: Instant::now() },
         drawn: None,
         line: None,
+        is_running: false,
     }
 }
 
@@ -46,6 +47,8 @@ pub struct Progress<I> {
     bar: Bar,
     drawn: Option<Instant>,
     line: Option<Line>,
+    /// Whether an item was given out and is not done.
+    is_running: bool,
 }
 
 impl<I> Progress<I> {
@@ -80,7 +83,11 @@ impl<I> Progress<I> {
 impl<I: Iterator> Iterator for Progress<I> {
     type Item = I::Item;
 
+    /// The item before is done when the next one is asked for.
     fn next(&mut self) -> Option<I::Item> {
+        if self.is_running {
+            self.bar.done += 1;
+        }
         if self.drawn.is_none() {
             self.bar.started = Instant::now();
             self.draw();
@@ -88,10 +95,10 @@ impl<I: Iterator> Iterator for Progress<I> {
             self.draw();
         }
         let item = self.items.next();
-        match item {
-            Some(_) => self.bar.done += 1,
+        self.is_running = item.is_some();
+        if item.is_none() {
             // The bar ends here and not at its drop, so that a later bar is not within it.
-            None => self.end(),
+            self.end();
         }
         item
     }

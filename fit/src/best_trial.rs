@@ -182,7 +182,8 @@ impl BestTrial {
 
     fn without_checkpoint(&self) -> String {
         format!(
-            "trial {} has no checkpoint; save one in the objective with trial.checkpoint(&vars)?, or keep more with --keep-best",
+            "trial {} has no checkpoint; train it with `Fit::run_in`, save one in the objective with trial.checkpoint(&vars)?, or keep \
+             more with --keep-best",
             self.trial
         )
     }
@@ -220,9 +221,9 @@ mod tests {
         assert_eq!(best.int("units", 1..=100).get()?, 64);
         assert_eq!(best.float("lr", 1e-3..=1.0).get()?, 0.01);
         let error = best.restore(&candle_nn::VarMap::new()).expect_err("it has no checkpoint").to_string();
-        assert!(error.contains("trial 7 has no checkpoint; save one"), "{error}");
+        assert!(error.contains("trial 7 has no checkpoint; train it with"), "{error}");
         let error = best.model().expect_err("it has no checkpoint").to_string();
-        assert!(error.contains("trial 7 has no checkpoint; save one"), "{error}");
+        assert!(error.contains("trial 7 has no checkpoint; train it with"), "{error}");
         Ok(())
     }
 }

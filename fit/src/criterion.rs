@@ -88,7 +88,10 @@ impl Criterion<'_> {
         };
         let batch = |optimizers| Batch::new([inputs, targets], weights, train, &self.returned, optimizers);
         let (loss, outputs, logged) = match &self.kind {
-            Kind::None => bail!("this training has no loss; choose one with `.loss(|outputs, targets| …)`"),
+            Kind::None => bail!(
+                "this training has no loss; choose one with `.loss(|outputs, targets| …)` or `.criterion`, or a step with `.step` or `.steps`; a \
+                 closure of a trial is not saved, so choose it again"
+            ),
             Kind::Loss(loss) => {
                 let outputs = forward()?;
                 let (sum, divisor) = loss.terms(&outputs, targets, weights)?;

@@ -38,6 +38,8 @@ pub struct Fit<'a> {
     pub(crate) planned: Option<usize>,
     pub(crate) shuffle: Option<usize>,
     pub(crate) metrics: Vec<(String, Box<dyn Metric>)>,
+    /// The name of the metric with which the training has begun, until another one takes its place.
+    first_metric: Option<String>,
     pub(crate) directions: Vec<(String, Direction)>,
     pub(crate) early_stop: Option<EarlyStop>,
     pub(crate) clip_norm: Option<f64>,
@@ -61,6 +63,7 @@ impl<'a> Fit<'a> {
             planned: None,
             shuffle: None,
             metrics: Vec::new(),
+            first_metric: None,
             directions: Vec::new(),
             early_stop: None,
             clip_norm: None,
@@ -75,12 +78,12 @@ impl<'a> Fit<'a> {
     /// A training with the cross-entropy, which also measures the accuracy. The outputs are a score for each class, or one logit for each
     /// row of two classes; the targets are classes of type `u32`.
     pub fn classifier(model: &'a impl Model) -> Fit<'a> {
-        Fit::new(model).criterion(CrossEntropy::default()).metric("accuracy", metrics::accuracy())
+        Fit::new(model).criterion(CrossEntropy::default()).begun_with("accuracy", metrics::accuracy())
     }
 
     /// A training with the mean squared error, which also measures the mean absolute error. The targets are numbers.
     pub fn regressor(model: &'a impl Model) -> Fit<'a> {
-        Fit::new(model).criterion(Mse).metric("mae", metrics::mae())
+        Fit::new(model).criterion(Mse).begun_with("mae", metrics::mae())
     }
 
     /// Sets the loss as a closure of outputs and targets. It returns a number for each row, a tensor of shape (n,) or (n, 1), or the mean
@@ -199,12 +202,20 @@ impl<'a> Fit<'a> {
         Fit { shuffle: Some(buffer), ..self }
     }
 
-    /// Adds a metric, which is measured on the data for training, and as `val_NAME` on those for validation.
+    /// Adds a metric, which is measured on the data for training, and as `val_NAME` on those for validation. It takes the place of the
+    /// accuracy or the mean absolute error with which a training has begun, if it has that name.
     #[must_use]
     pub fn metric<N: Metric + 'static>(mut self, name: &str, metric: Meter<N>) -> Fit<'a> {
-        self.metrics.retain(|(other, _)| other != name);
+        if self.first_metric == Some(name.to_owned()) {
+            self.metrics.retain(|(other, _)| other != name);
+            self.first_metric = None;
+        }
         self.metrics.push((name.to_owned(), Box::new(metric.into_metric())));
         self
+    }
+
+    fn begun_with<N: Metric + 'static>(self, name: &str, metric: Meter<N>) -> Fit<'a> {
+        Fit { first_metric: Some(name.to_owned()), ..self.metric(name, metric) }
     }
 
     /// Says that smaller values of what a step logs under this name are better.

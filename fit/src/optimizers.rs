@@ -70,8 +70,13 @@ impl Optimizers {
     }
 
     /// Changes all variables by a step.
+    ///
+    /// # Errors
+    /// If the loss depends on none of the variables, and the errors of the device.
     pub(crate) fn step(&self, grads: &mut GradStore) -> Result<()> {
-        self.clip(grads, &self.vars())?;
+        let vars = self.vars();
+        check(grads, &vars)?;
+        self.clip(grads, &vars)?;
         self.groups.borrow_mut().iter_mut().try_for_each(|group| group.optimizer.step(grads))
     }
 
@@ -85,6 +90,7 @@ impl Optimizers {
             let known: Vec<String> = groups.iter().map(|group| format!("{:?}", group.prefix)).collect();
             bail!("there is no optimiser of {prefix:?}; set it with `.optimizer_of`; there are {}", known.join(", "))
         };
+        check(grads, &groups[place].vars)?;
         self.clip(grads, &groups[place].vars)?;
         groups[place].optimizer.step(grads)
     }
@@ -132,6 +138,15 @@ impl Group {
         let Group { prefix, .. } = self;
         if prefix.is_empty() { name.to_owned() } else { format!("{name}ferrotune:optimizer:{prefix}:") }
     }
+}
+
+fn check(grads: &GradStore, vars: &[Var]) -> Result<()> {
+    if vars.iter().all(|var| grads.get(var).is_none()) {
+        bail!(
+            "the loss depends on none of the variables to train; compute it from the model's outputs, without `detach`"
+        )
+    }
+    Ok(())
 }
 
 /// The sums of gradients.

@@ -68,7 +68,8 @@ impl<'a> Parts<'a> {
         let body = move |arguments: &[Tensor]| {
             autocast(&self.device, self.precision, || self.train(arguments, optimizers, &vars))
         };
-        let step = Step::new(&self.device, Box::new(body) as Body<'s>);
+        // A wrong index makes the loss NaN, which is an error, and metrics say how many targets are no classes.
+        let step = Step::new(&self.device, Box::new(body) as Body<'s>).without_notes();
         // A batch norm computes its statistics of all rows, and what is not trained may be such a statistic.
         Pass { step, is_training: true, rows: self.batch * accumulated, fills: has_no_statistics(self.model) }
     }
@@ -81,7 +82,12 @@ impl<'a> Parts<'a> {
                 Ok(vec![self.measured(self.compute(&chunk, false, None)?, &chunk, false)?])
             })
         };
-        Pass { step: Step::new(&self.device, Box::new(body)), is_training: false, rows: self.batch, fills: true }
+        Pass {
+            step: Step::new(&self.device, Box::new(body) as Body<'_>).without_notes(),
+            is_training: false,
+            rows: self.batch,
+            fills: true,
+        }
     }
 
     fn train(&self, arguments: &[Tensor], optimizers: &Optimizers, vars: &[Var]) -> Result<Vec<Tensor>> {

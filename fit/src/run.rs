@@ -13,10 +13,12 @@ use candle_core::{DType, Device, Tensor};
 use ferrotune_data::Dataset;
 use ferrotune_devices::runtime::interrupted;
 use ferrotune_devices::{Precision, Replica};
-use ferrotune_display::progress;
+use ferrotune_display::{Progress, progress};
 use ferrotune_state::Result;
 use ferrotune_trial::given_seed;
 use ferrotune_xla::check_precision;
+use ferrotune_xla::strategy::cores_of;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// The number of elements among which the next one is chosen, where the length of the data is known, and where it is not.
@@ -107,6 +109,9 @@ fn check(fit: &Fit<'_>, has_validation: bool) -> Result<()> {
     if fit.batch == 0 {
         Err("a batch of 0 rows trains nothing; choose `.batch(32)`")?;
     }
+    if fit.epochs == 0 {
+        Err("a training of 0 epochs trains nothing; choose `.epochs(10)`")?;
+    }
     if fit.accumulated == 0 {
         Err("gradients of 0 batches train nothing; choose `.accumulate(1)`, or leave it out")?;
     }
@@ -114,6 +119,13 @@ fn check(fit: &Fit<'_>, has_validation: bool) -> Result<()> {
     check_precision(&device, precision_of(fit))?;
     if let Some(replica) = fit.replica.filter(|replica| replica.strategy().spread().is_some()) {
         let cores = replica.strategy().num_replicas_in_sync();
+        if cores_of(&device) != cores {
+            Err(format!(
+                "the model is on {:?} with {} cores, and the strategy has {cores}; build it on `strategy::device(replica)?`",
+                device.location(),
+                cores_of(&device)
+            ))?;
+        }
         if !fit.batch.is_multiple_of(cores) {
             Err(format!(
                 "{cores} cores cannot share batches of {} rows; choose a multiple of {cores} for `.batch`",
@@ -150,8 +162,8 @@ fn check(fit: &Fit<'_>, has_validation: bool) -> Result<()> {
     }
     if let Some((name, _)) = fit.metrics.first().filter(|_| !fit.criterion.has_outputs()) {
         Err(format!(
-            "the metric `{name}` compares outputs with targets, and `.step` returns a loss alone; begin with `Fit::new`, and log a value \
-             of the step with `batch.log(\"{name}\", &value)?`"
+            "the metric `{name}` compares outputs with targets, and `.step` returns a loss alone; begin with `Fit::new`, without \
+             `.metric`, and log a value of the step with `batch.log(\"{name}\", &value)?`"
         ))?;
     }
     check_names(fit, has_validation)
@@ -173,6 +185,9 @@ fn divided<'a>(fit: &Fit<'a>) -> Option<&'a Replica<'a>> {
 /// Fails if metrics have names that stand for something else, or early stopping watches one that does not exist.
 fn check_names(fit: &Fit<'_>, has_validation: bool) -> Result<()> {
     let names = || fit.metrics.iter().map(|(name, _)| name.as_str());
+    if let Some(name) = names().enumerate().find_map(|(at, name)| names().take(at).find(|other| *other == name)) {
+        Err(format!("two metrics have the name `{name}`; give one of them another name"))?;
+    }
     if let Some(name) = names().find(|name| *name == "loss" || name.starts_with("val_")) {
         Err(format!(
             "a metric cannot have the name `{name}`, which stands for the loss or for validation data; choose another one"
@@ -227,7 +242,7 @@ impl Training<'_, '_> {
         if !loss.is_finite() {
             return Err(format!(
                 "the loss of epoch {number} is {loss}; lower the learning rate, clip gradients with `.clip_norm(1.0)`, or look for \
-                 numbers in the data that are not finite"
+                 numbers in the data that are not finite; build the model again if its weights are not finite now"
             ))?;
         }
         if let Some(replica) = divided(self.fit) {
@@ -280,11 +295,10 @@ pub(crate) fn run(fit: Fit<'_>, train: &Rows, valid: Option<&Rows>) -> Result<Hi
             callback.on_train_begin()?;
         }
         let is_shown = training.fit.replica.is_none_or(|replica| replica.index() == 0);
-        let epochs = training.fit.epochs;
-        let mut bar = progress(0..if is_shown { epochs } else { 0 }).named("epochs");
-        for number in 0..epochs {
+        let mut bar = EpochBar(is_shown.then(|| progress(0..training.fit.epochs).named("epochs")));
+        for number in 0..training.fit.epochs {
             bar.next();
-            let trained = training.epoch(number, &mut |note| bar.note(note));
+            let trained = training.epoch(number, &mut |text| bar.note(text));
             let logs = match trained {
                 Ok(Some(epoch)) => sentence(&epoch.logs),
                 Ok(None) => {
@@ -302,13 +316,17 @@ pub(crate) fn run(fit: Fit<'_>, train: &Rows, valid: Option<&Rows>) -> Result<Hi
                     return Err(error);
                 }
             };
-            bar.note(logs);
+            bar.note(logs.clone());
             let now = training.best();
             best.keep(training.fit.model.vars(), now, training.epochs.len())?;
             if training.ends_early(now) {
+                bar.note(format!("{logs}, stopped early"));
                 ended = Ended::Early;
                 break;
             }
+        }
+        if ended != Ended::Interrupted {
+            bar.next();
         }
         drop(bar);
         best.put_back(training.fit.model.vars())?;
@@ -317,6 +335,24 @@ pub(crate) fn run(fit: Fit<'_>, train: &Rows, valid: Option<&Rows>) -> Result<Hi
         }
         Ok(History { epochs: std::mem::take(&mut training.epochs), ended, best_epoch: best.epoch })
     })
+}
+
+/// The progress over the epochs; none of a replica that is not the first one.
+struct EpochBar(Option<Progress<Range<usize>>>);
+
+impl EpochBar {
+    /// The epoch before is done, and the next one begins.
+    fn next(&mut self) {
+        if let Some(bar) = &mut self.0 {
+            bar.next();
+        }
+    }
+
+    fn note(&mut self, text: String) {
+        if let Some(bar) = &mut self.0 {
+            bar.note(text);
+        }
+    }
 }
 
 pub(crate) fn evaluate(fit: Fit<'_>, data: &Rows) -> Result<Logs> {

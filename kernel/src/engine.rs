@@ -16,7 +16,7 @@ mod startup;
 mod tests;
 
 pub(crate) use handlers::read_only::only_looks;
-pub(crate) use handlers::studies::{best_as_json, export_folder};
+pub(crate) use handlers::studies::{best_as_json, export_folder, folder_named};
 pub(crate) use inspection::Inspector;
 pub(crate) use interrupts::Interrupts;
 pub(crate) use startup::start;
@@ -320,6 +320,9 @@ impl Engine {
             return Err(Failure::new(ErrorName::Interrupted, STOPPED_BEFORE));
         }
         let ended_early = self.ended_early(&outcome);
+        if ended_early.is_some() {
+            self.notebook.origins.failed(self.notebook.count);
+        }
         if let Some((ending, threads)) = &outcome.restored {
             let own = ended_early.filter(|_| *ending == CellEnding::TakenBack);
             if own.is_some() && !threads.is_empty() {

@@ -205,9 +205,11 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
                 listener,
             ))
         }
-        Action::Best { study } => writeln!(std::io::stdout(), "{}", engine::best_as_json(&study)?)
-            .map(|()| ExitCode::SUCCESS)
-            .context("cannot print the best trial"),
+        Action::Best { study } => {
+            writeln!(std::io::stdout(), "{}", engine::best_as_json(&engine::folder_named(&study))?)
+                .map(|()| ExitCode::SUCCESS)
+                .context("cannot print the best trial")
+        }
         Action::Reader => reader(),
         Action::Probe => Ok(ferrotune_devices::probe::child::main()),
         Action::Device { detached: false, .. } => Ok(ferrotune_devices::process::start()),

@@ -22,10 +22,8 @@ pub fn best(study: impl AsRef<Path>) -> Result<BestTrial> {
 }
 
 fn read(study: &Path) -> Result<BestTrial> {
-    let is_name = study.components().count() == 1;
-    let folder = if is_name { Path::new("studies").join(study) } else { study.to_owned() };
     let mut program = Command::new("/proc/self/exe");
-    program.arg("best").arg("--").arg(&folder).env_remove("FERROTUNE_LOG");
+    program.arg("best").arg("--").arg(study).env_remove("FERROTUNE_LOG");
     let told = program.output()?;
     if !told.status.success() {
         let error = String::from_utf8_lossy(&told.stderr);

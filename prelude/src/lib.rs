@@ -63,7 +63,9 @@ pub mod prelude {
         VarBuilder, VarMap, batch_norm, conv1d, conv2d, embedding, func, group_norm, gru, init, layer_norm, linear,
         linear_no_bias, loss, lstm, ops, rms_norm, seq,
     };
-    pub use ferrotune_data::{Dataset, Iter, Prep, StandardScaler, one_hot};
+    pub use ferrotune_data::{Dataset, DatePart, Fill, Iter, Prep, Scale, StandardScaler, one_hot};
+    pub use ferrotune_devices::Strategy;
+    pub use ferrotune_fit::{Batch, Callback, Control, CsvLog, Logs, ModelCheckpoint, ReduceOnPlateau, TensorBoard};
     pub use ferrotune_nn::metrics;
     // Without a name, so that a cell can have its own `Model`.
     pub use ferrotune_nn::Model as _;

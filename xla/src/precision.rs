@@ -43,7 +43,7 @@ pub fn check_precision(device: &Device, dtype: DType) -> Result<()> {
         DType::F32 => Ok(()),
         DType::BF16 if backend_of(device).is_some() => Ok(()),
         DType::BF16 => bail!(
-            "mixed precision in bf16 needs a device with a compiler (tpu, cuda, xla:cpu), and this is {:?}; compute in f32 here",
+            "mixed precision in bf16 needs a device with a compiler (tpu, cuda, xla:cpu), and this is {:?}; choose DType::F32 here",
             device.location()
         ),
         other => {

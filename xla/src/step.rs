@@ -34,6 +34,8 @@ pub struct Step<F> {
     compiled: Recent<Vec<Form>, Compiled>,
     /// The arguments for which a program was requested, in the order of the requests.
     signatures: Vec<Signature>,
+    /// Whether a line says once that indexes are not checked.
+    notes: bool,
 }
 
 impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
@@ -45,7 +47,13 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     /// learning rate in Rust, have no effect: the number belongs on the device, as in ferrotune's optimisers, or among the arguments.
     /// Variables that the function changes (`Var::set`, an optimiser) stay on the device between runs. Random numbers are new in each run.
     pub fn new(device: &Device, body: F) -> Step<F> {
-        Step { device: device.clone(), body, compiled: Recent::new(), signatures: Vec::new() }
+        Step { device: device.clone(), body, compiled: Recent::new(), signatures: Vec::new(), notes: true }
+    }
+
+    /// The step without the line about indexes that are not checked, for a caller that reads of the results whether they are numbers.
+    #[must_use]
+    pub fn without_notes(self) -> Step<F> {
+        Step { notes: false, ..self }
     }
 
     /// Runs the step: changes its variables, and returns the results of the function.
@@ -168,7 +176,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
         backend.compute(&[])?;
         let (recorded, program) = self.program(backend, arguments)?;
         instead_of_running(|| stablehlo::text(&program))?;
-        if program.has_indexes() {
+        if self.notes && program.has_indexes() {
             Checking::chosen()?.note();
         }
         // The program takes the values of these nodes, and computes none of them. Other processes compute them in the same order.

@@ -1,9 +1,10 @@
 //! What a step of training does in each replica of a [`Strategy`](ferrotune_devices::Strategy): it has its part of the batch, and
 //! averages its gradients with those of the others.
 
+use crate::backend::backend_of;
 use crate::sharding::{with_sharding_constraint, zeros_like};
 use candle_core::backprop::GradStore;
-use candle_core::{DType, Error, Result, Tensor, Var, bail};
+use candle_core::{DType, Device, Error, Result, Tensor, Var, bail};
 use ferrotune_devices::{Reduce, Replica};
 
 /// The rows of a batch that belong to a replica, where each replica has the same batch. The first dimension is the examples.
@@ -27,6 +28,11 @@ pub fn shard(replica: &Replica<'_>, batch: &Tensor) -> Result<Tensor> {
         bail!("{count} replicas cannot share a batch of {rows} rows; make them a multiple of {count}");
     }
     batch.narrow(0, index * (rows / count), rows / count)
+}
+
+/// The number of cores that have the tensors of a device; 1 for the CPU.
+pub fn cores_of(device: &Device) -> usize {
+    backend_of(device).map_or(1, |backend| backend.cores().count())
 }
 
 /// Replaces the gradients of `vars` by their mean over all replicas, before the optimiser's step. A variable without a

@@ -3,7 +3,7 @@
 use crate::waves;
 use candle_core::{DType, Device, Tensor};
 use ferrotune_data::digits;
-use ferrotune_devices::Strategy;
+use ferrotune_devices::{Replica, Strategy};
 use ferrotune_fit::Fit;
 use ferrotune_nn::{self as nn, Model as _, metrics};
 use ferrotune_state::Result;
@@ -174,16 +174,19 @@ fn several_cores_train_as_one_device() -> Result<()> {
     let mut losses = Vec::new();
     let mesh = ferrotune_xla::open_with(&plugin(), Options { mesh: &[("data", 2)], ..Options::default() })?;
     let strategy = Strategy::cores("xla:cpu", 2)?;
-    for device in [&Device::Cpu, &mesh] {
-        let trained = strategy.scope(|replica| -> Result<Vec<f64>> {
-            let model = nn::mlp(64, &[16], 10).build(device)?;
-            waves(&model)?;
-            let fit = Fit::classifier(&model).optimizer(optim::SGD::lr(0.1)).batch(100).epochs(2).replica(replica);
-            let history = fit.run(&train, &valid)?;
-            Ok([history.get("loss"), history.get("val_accuracy")].concat())
-        });
-        losses.extend(trained.into_iter().collect::<Result<Vec<_>>>()?);
-    }
+    let trained = |device: &Device, replica: Option<&Replica<'_>>| -> Result<Vec<f64>> {
+        let model = nn::mlp(64, &[16], 10).build(device)?;
+        waves(&model)?;
+        let fit = Fit::classifier(&model).optimizer(optim::SGD::lr(0.1)).batch(100).epochs(2);
+        let fit = if let Some(replica) = replica { fit.replica(replica) } else { fit };
+        let history = fit.run(&train, &valid)?;
+        Ok([history.get("loss"), history.get("val_accuracy")].concat())
+    };
+    losses.push(trained(&Device::Cpu, None)?);
+    losses.extend(strategy.scope(|replica| trained(&mesh, Some(replica))).into_iter().collect::<Result<Vec<_>>>()?);
+    let elsewhere = strategy.scope(|replica| trained(&Device::Cpu, Some(replica))).swap_remove(0);
+    let told = elsewhere.expect_err("the CPU is not the strategy's device").to_string();
+    assert!(told.contains("with 1 cores, and the strategy has 2; build it on `strategy::device(replica)?`"), "{told}");
     for (cpu, mesh) in losses[0].iter().zip(&losses[1]) {
         assert!((cpu - mesh).abs() < 2e-3 * cpu.abs().max(1.0), "{cpu} and {mesh}");
     }

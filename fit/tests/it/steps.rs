@@ -185,6 +185,15 @@ fn wrong_descriptions_are_refused_in_one_line_before_anything_is_trained() -> Re
     for (told, wanted) in [
         (error(Fit::classifier(&one).step(mean)), "log a value of the step with `batch.log(\"accuracy\", &value)?`"),
         (error(Fit::classifier(&one).precision(candle_core::DType::BF16)), "needs a device with a compiler"),
+        (error(Fit::classifier(&one).epochs(0)), "a training of 0 epochs trains nothing"),
+        (
+            error(Fit::new(&one).step(|_, batch| batch.inputs.sqr()?.mean(1))),
+            "the loss depends on none of the variables to train",
+        ),
+        (
+            error(Fit::classifier(&one).metric("f1", metrics::f1()).metric("f1", metrics::auc())),
+            "two metrics have the name `f1`",
+        ),
         (error(Fit::classifier(&one).accumulate(0)), "gradients of 0 batches train nothing"),
         (error(Fit::new(&one).steps(|_, _| Ok(())).accumulate(2)), "leave out one of both"),
         (error(Fit::new(&one).steps(|_, _| Ok(()))), "has minimised nothing; call `batch.minimize(\"\", &loss)?`"),

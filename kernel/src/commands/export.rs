@@ -1,10 +1,10 @@
 //! `ferrotune export STUDY --to FOLDER`: the model of a study's best trial, for programs without a notebook.
 
-use crate::engine::export_folder;
+use crate::engine::{export_folder, folder_named};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The study, and the folder for the model.
 #[derive(Args)]
@@ -18,8 +18,6 @@ pub(crate) struct Export {
 
 /// Writes the files, and prints a line for each.
 pub(crate) fn run(Export { study, to }: &Export) -> Result<()> {
-    let is_name = study.components().count() == 1 && !study.exists();
-    let folder = if is_name { Path::new("studies").join(study) } else { study.clone() };
-    let lines = export_folder(&folder, to)?;
+    let lines = export_folder(&folder_named(study), to)?;
     writeln!(std::io::stdout(), "{}", lines.join("\n")).context("cannot print the names of the files")
 }

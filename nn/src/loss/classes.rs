@@ -109,7 +109,11 @@ impl Loss for Focal {
 /// The rows with labels that can be indices: in rows that are left out, any label is replaced by the first class.
 fn labelled(ignored: Option<i64>, outputs: &Tensor, targets: &Tensor, weights: Option<&Tensor>) -> Result<ClassRows> {
     if targets.dtype().is_float() {
-        bail!("the labels of a classifier's loss are {:?}; convert them with `to_dtype(DType::U32)`", targets.dtype())
+        bail!(
+            "the labels of a classifier's loss are {:?}; convert them with `to_dtype(DType::U32)`, or read the table's target as \
+             classes with `.category(\"…\")` before `.target`",
+            targets.dtype()
+        )
     }
     let rows = ClassRows::without(ignored, outputs, targets, weights)?;
     let labels = rows.is_counted.where_cond(&rows.labels, &rows.labels.zeros_like()?)?;
@@ -122,13 +126,16 @@ fn picked(
     numbers: &Tensor,
     class_weights: Option<&[f64]>,
 ) -> Result<(Tensor, Tensor, Option<Tensor>)> {
+    let no_class = |error: Error| {
+        let classes = rows.classes().unwrap_or(0);
+        error.context(format!(
+            "a label of the cross-entropy is no class: the outputs have {classes} classes, from 0 on; give the model an output for each \
+             class, or `ignore_index` the label that is left out"
+        ))
+    };
     let picked = numbers.gather(&rows.labels.unsqueeze(1)?, 1).map_err(no_class)?.squeeze(1)?;
     let Some(class_weights) = class_weights else { return Ok((picked, rows.weights.clone(), None)) };
     let class_weights = constants(class_weights, rows.classes()?, numbers, "loss of a classifier")?;
     let weights = (&rows.weights * class_weights.index_select(&rows.labels, 0)?)?;
     Ok((picked, weights, Some(class_weights)))
-}
-
-fn no_class(error: Error) -> Error {
-    error.context("a label of the cross-entropy is no class and not the one that is left out")
 }

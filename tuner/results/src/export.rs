@@ -8,7 +8,7 @@ mod json;
 mod model;
 mod parquet;
 
-pub use folder::{TRIAL_FILE, folder};
+pub use folder::{FILES, TRIAL_FILE, folder};
 pub use model::model;
 
 use crate::ResultsError;

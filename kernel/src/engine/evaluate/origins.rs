@@ -24,6 +24,8 @@ pub(in crate::engine) struct Origins {
 enum Gone {
     /// A cell has moved its value.
     Moved(Count),
+    /// The cell that was to make it has failed.
+    Failed(Count),
     /// The cell that made it could not keep it, for this reason.
     Unkept(Count, String),
     /// The variable's type has been redefined.
@@ -39,6 +41,12 @@ impl Origins {
         let moved = before.iter().chain(&declared).filter(|name| !now.contains(&name.as_str()));
         self.gone.extend(moved.map(|name| (name.clone(), Gone::Moved(cell))));
         self.made.extend(declared.into_iter().map(|name| (name, cell)));
+    }
+
+    /// Records that a cell that has run has failed with a panic or an error. It has moved nothing: what is gone are its own variables.
+    pub(in crate::engine) fn failed(&mut self, cell: Count) {
+        let of_cell = self.gone.values_mut().filter(|gone| **gone == Gone::Moved(cell));
+        of_cell.for_each(|gone| *gone = Gone::Failed(cell));
     }
 
     /// Records the variables that ended with a cell, and the reasons.
@@ -101,6 +109,8 @@ impl Origins {
         Some(match self.gone.get(name)? {
             Gone::Moved(Some(cell)) => format!("`{name}` was moved by In [{cell}]; clone it there, or %undo"),
             Gone::Moved(None) => format!("`{name}` was moved by an earlier cell; clone it there, or %undo"),
+            Gone::Failed(Some(cell)) => format!("In [{cell}], which makes `{name}`, has failed; run it again"),
+            Gone::Failed(None) => format!("the cell that makes `{name}` has failed; run it again"),
             Gone::Unkept(Some(cell), reason) => format!("`{name}` ended with In [{cell}]: {reason}"),
             Gone::Unkept(None, reason) => format!("`{name}` ended with its cell: {reason}"),
             Gone::Outdated => {
@@ -126,6 +136,9 @@ mod tests {
             ["sold", "gone"].map(|name| origins.reason(name, &[])),
             ["sold", "gone"].map(|name| Some(moved(name)))
         );
+        origins.failed(Some(4));
+        let failed = "In [4], which makes `gone`, has failed; run it again";
+        assert_eq!(origins.reason("gone", &[]).as_deref(), Some(failed));
         assert_eq!(origins.outdated("other"), "run In [3] again");
         let expected = "`other` was dropped, since its type has been defined anew; run In [3] again";
         assert_eq!(origins.reason("other", &[]).as_deref(), Some(expected));

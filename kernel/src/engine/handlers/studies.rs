@@ -29,6 +29,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+/// The folder of the projects whose searches name no other one.
+const PROJECTS: &str = "studies";
+
 /// The trials of a study as a table, or one trial in full.
 pub(in crate::engine) fn trials(folder: &Path, request: &Trials) -> Result<Bundle> {
     if let Some(number) = request.id {
@@ -130,8 +133,18 @@ pub(in crate::engine) fn best(folder: &Path, request: &Best) -> Result<(Bundle, 
 /// The name by which `ferrotune::best` finds a study's folder: that of a project in `studies`, or the folder's path.
 fn name_of(folder: &Path) -> String {
     let folder = weights::from_cells(std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()));
-    let name = folder.strip_prefix("studies").ok().filter(|name| name.components().count() == 1);
-    name.unwrap_or(&folder).display().to_string()
+    if let Some(name) = folder.strip_prefix(PROJECTS).ok().filter(|name| name.components().count() == 1) {
+        return name.display().to_string();
+    }
+    // A single name stands for a project.
+    let is_name = folder.components().count() == 1;
+    if is_name { format!("./{}", folder.display()) } else { folder.display().to_string() }
+}
+
+/// The folder of a study that a user names: a project in the folder `studies`, or a path.
+pub(crate) fn folder_named(study: &Path) -> PathBuf {
+    let is_name = study.components().count() == 1 && study.file_name() == Some(study.as_os_str());
+    if is_name { Path::new(PROJECTS).join(study) } else { study.to_owned() }
 }
 
 /// The best trial of a study as JSON, for `ferrotune::best` in a cell: its number, value, parameters, metrics and checkpoint.
@@ -202,14 +215,24 @@ fn write(target: &Path, bytes: &[u8]) -> Result<()> {
     write_whole(target, bytes).with_context(|| format!("cannot write {}", target.display()))
 }
 
+/// The best trial of a study, the bytes of its checkpoint, and a note if these are not the weights of its value.
+fn best_checkpoint<'s>(folder: &Path, study: &'s Study) -> Result<(&'s TrialRecord, Vec<u8>, Option<String>)> {
+    let trial = ferrotune_results::best::first(study)?;
+    let Some(Weights { path, note }) = weights::of(folder, study, trial)? else {
+        bail!(
+            "trial {} of {} has no checkpoint; train it with `Fit::run_in`, save one in the objective with trial.checkpoint(&vars)?, \
+             or keep more with --keep-best",
+            trial.number,
+            study.spec.project
+        );
+    };
+    let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok((trial, bytes, note))
+}
+
 /// Writes the best trial's model to a file.
 fn export_model(folder: &Path, study: &Study, target: &Path) -> Result<Bundle> {
-    let trial = ferrotune_results::best::first(study)?;
-    let Some(Weights { path: checkpoint, note }) = weights::of(folder, study, trial)? else {
-        let (number, name) = (trial.number, &study.spec.project);
-        bail!("trial {number} of {name} has no checkpoint; save one in the objective with trial.checkpoint(&vars)?");
-    };
-    let bytes = std::fs::read(&checkpoint).with_context(|| format!("cannot read {}", checkpoint.display()))?;
+    let (trial, bytes, note) = best_checkpoint(folder, study)?;
     let bytes = ferrotune_results::export::model(study, trial, &bytes)?;
     write(target, &bytes)?;
     let size = format::bytes(bytes.len() as u64);

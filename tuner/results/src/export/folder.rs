@@ -11,6 +11,9 @@ use serde_json::{Value as Json, json};
 /// The name of the file that says which trial the folder has. A folder with this file is one that an export made.
 pub const TRIAL_FILE: &str = "trial.json";
 
+/// The names of the files in the order in which they are written: the first one says that the folder is an export's.
+pub const FILES: [&str; 4] = [TRIAL_FILE, "model.safetensors", "model.safetensors.json", "prep.json"];
+
 /// The version of that file.
 const VERSION: u32 = 1;
 

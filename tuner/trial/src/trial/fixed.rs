@@ -197,7 +197,12 @@ impl FixedAnswers {
     /// The parameter's value in the type of its range, or the reason why it has none.
     fn value(&self, name: &str, distribution: &Distribution) -> Result<Value, String> {
         distribution.validate(name).map_err(|error| error.to_string())?;
-        let Some(value) = self.values.get(name) else {
+        // `trial.fixed` has one value, which need not be given.
+        let only = match distribution {
+            Distribution::Choice { values, .. } if values.len() == 1 => values.first(),
+            _ => None,
+        };
+        let Some(value) = self.values.get(name).or(only) else {
             let known = self.values.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
             let known = if known.is_empty() { "nor for any other".to_owned() } else { format!("only for {known}") };
             return Err(format!("Trial::of has no value for `{name}`, {known}; add it"));

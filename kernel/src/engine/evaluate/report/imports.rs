@@ -7,7 +7,7 @@ use evcxr::CompilationError;
 pub(super) const PRELUDE: &str = "use ferrotune::prelude::*;";
 
 /// Names that notebooks use, grouped by the path that contains them.
-const NAMES: [(&str, &[&str]); 5] = [
+const NAMES: [(&str, &[&str]); 7] = [
     ("candle_core", &["D", "DType", "Device", "IndexOp", "Shape", "Tensor", "Var", "WithDType"]),
     (
         "candle_nn",
@@ -62,7 +62,12 @@ const NAMES: [(&str, &[&str]); 5] = [
             "strategy", "widget", "xla",
         ],
     ),
-    ("ferrotune::data", &["Dataset", "Iter", "Prep", "StandardScaler", "one_hot"]),
+    ("ferrotune::data", &["Dataset", "DatePart", "Fill", "Iter", "Prep", "Scale", "StandardScaler", "one_hot"]),
+    (
+        "ferrotune::fit",
+        &["Batch", "Callback", "Control", "CsvLog", "Logs", "ModelCheckpoint", "ReduceOnPlateau", "TensorBoard"],
+    ),
+    ("ferrotune::strategy", &["Strategy"]),
     ("ferrotune::nn", &["metrics"]),
 ];
 

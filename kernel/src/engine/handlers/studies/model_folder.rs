@@ -1,39 +1,44 @@
 //! `ferrotune export`: a folder with the model of a study's best trial.
 
-use super::weights;
+use super::best_checkpoint;
 use crate::disk::write_whole;
 use anyhow::{Context as _, Result, bail};
 use ferrotune_journal::Journal;
 use ferrotune_journal::study_folder::is_study;
-use ferrotune_results::best::Weights;
-use ferrotune_results::export::{TRIAL_FILE, folder};
+use ferrotune_machine::format;
+use ferrotune_results::export::{FILES, TRIAL_FILE, folder};
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Writes the model of a study's best trial into a folder: a new or empty one, or one of an earlier export. Returns a line about each
-/// file and about the trial.
+/// Writes the model of a study's best trial into a folder: a new or empty one, or one of an earlier export, whose files it replaces.
+/// Returns a line about the trial and about each file.
 pub(crate) fn export_folder(study_folder: &Path, to: &Path) -> Result<Vec<String>> {
     if !is_study(study_folder) {
         bail!("there is no study in {}; name a study's folder, or a project in `studies`", study_folder.display());
     }
     let study = Journal::read(study_folder)?;
-    let trial = ferrotune_results::best::first(&study)?;
-    let (number, name) = (trial.number, &study.spec.project);
-    let Some(Weights { path, note }) = weights::of(study_folder, &study, trial)? else {
-        bail!(
-            "trial {number} of {name} has no checkpoint; train it with `Fit::run_in`, or save one with trial.checkpoint(&vars)?"
-        );
-    };
-    let checkpoint = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let (trial, checkpoint, note) = best_checkpoint(study_folder, &study)?;
     let files = folder(&study, trial, &checkpoint)?;
     prepare(to)?;
-    let mut lines = vec![format!("trial {number} of {name} is in {}", to.display())];
+    let mut lines = vec![format!("trial {} of {} is in {}", trial.number, study.spec.project, to.display())];
     lines.extend(note.map(|note| format!("note: {note}")));
-    for (name, bytes) in files {
+    for name in FILES {
         let path = to.join(name);
-        write_whole(&path, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
-        lines.push(format!("{name}, {}", ferrotune_machine::format::bytes(bytes.len() as u64)));
+        match files.iter().find(|(file, _)| *file == name) {
+            Some((_, bytes)) => {
+                write_whole(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+                lines.push(format!("{name}, {}", format::bytes(bytes.len() as u64)));
+            }
+            // The file of an earlier export is of another model.
+            None => match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(error)
+                        .with_context(|| format!("cannot remove {} of an earlier export", path.display()));
+                }
+                _ => {}
+            },
+        }
     }
     Ok(lines)
 }
