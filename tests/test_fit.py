@@ -240,7 +240,7 @@ def test_the_best_trial_builds_its_model_and_trains_another_one(found):
         assert_eq!(model.trainable()[0].dims(), [best.int("units", 4..=32).get()?]);
         let last = best.new_model()?;
         assert!(Fit::classifier(&last).evaluate(&valid)?["accuracy"] < 0.5);
-        let history = best.fit(&last)?.run(&train, &valid)?;
+        let history = best.fit(&last)?.metric("accuracy", metrics::accuracy()).run(&train, &valid)?;
         assert_eq!(history.len(), 3);
         let reached = history.value("val_accuracy").unwrap_or(0.0);
         assert!((reached - best.metrics["val_accuracy"]).abs() < 0.1, "{:?} beside {:?}", history, best.metrics);

@@ -115,7 +115,9 @@ def check_tables(notebook, folder):
     price, error = map(float, re.search(r"Oslo: (\d+), with a mean error of (\d+)", printed(notebook, "let best")).groups())
     # 60 + 180 for Oslo, 2 for each of about 102 square metres, 35 for the garden, 39 for the year, and 15 on average.
     assert abs(price - 533) < 60 and error < 20
-    assert (folder / "houses.prep.json").is_file() and (folder / "houses.safetensors.json").is_file()
+    assert (folder / "houses.safetensors.json").is_file()
+    exported = {"trial.json", "model.safetensors", "model.safetensors.json", "prep.json"}
+    assert {path.name for path in (folder / "houses").iterdir()} == exported
 
 
 def check_custom(notebook, folder):

@@ -165,7 +165,7 @@ impl BestTrial {
 
     /// What the checkpoint says of the training, and the number of its epochs.
     fn training(&self) -> Result<(Recipe, usize)> {
-        let saved = self.fixed.checkpoint()?.ok_or_else(|| self.without_checkpoint())?;
+        let saved = self.fixed.read_checkpoint()?.ok_or_else(|| self.without_checkpoint())?;
         let (Ok(recipe), Ok(epochs)) = (saved.text(&recipe_name("")), saved.text(&epochs_name(""))) else {
             return Err(format!(
                 "the checkpoint of trial {} does not say how it was trained, as `Fit::run_in` of this version writes it; build the \

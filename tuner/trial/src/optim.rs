@@ -71,6 +71,7 @@ trait Rule<const N: usize>: Sync {
 }
 
 /// Converts a coefficient to the precision of the elements.
+#[inline]
 fn of<F: Float>(coefficient: f64) -> F {
     F::from(coefficient).expect("each f64 has a nearest f32")
 }

@@ -79,6 +79,7 @@ impl Rule<2> for ParamsAdamW {
         Coefficients { first_scale: scale(self.beta1), second_scale: scale(self.beta2), keep, lr }
     }
 
+    #[inline]
     fn element<F: Float>(
         &self,
         scalars: &Coefficients<f64>,

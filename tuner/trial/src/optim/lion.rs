@@ -81,6 +81,7 @@ impl Rule<1> for ParamsLion {
         Rates { lr, keep: 1.0 - lr * self.weight_decay }
     }
 
+    #[inline]
     fn element<F: Float>(&self, rates: &Rates<f64>, value: F, gradient: F, [moment]: [F; 1]) -> (F, [F; 1]) {
         let mean = |beta: f64| moment * of(beta) + gradient * of(1.0 - beta);
         let update = mean(self.beta1);

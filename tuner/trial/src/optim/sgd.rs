@@ -98,6 +98,7 @@ impl Rule<0> for ParamsSGD {
         Ok(lr.clone())
     }
 
+    #[inline]
     fn element<F: Float>(&self, lr: &f64, value: F, gradient: F, _: [F; 0]) -> (F, [F; 0]) {
         let gradient = gradient + value * of(self.weight_decay);
         (value - gradient * of(*lr), [])
@@ -121,6 +122,7 @@ impl Rule<1> for ParamsSGD {
         Ok(lr.clone())
     }
 
+    #[inline]
     fn element<F: Float>(&self, lr: &f64, value: F, gradient: F, [moment]: [F; 1]) -> (F, [F; 1]) {
         let gradient = gradient + value * of(self.weight_decay);
         let moment = moment * of(self.momentum) + gradient;

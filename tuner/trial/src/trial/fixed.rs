@@ -141,7 +141,7 @@ impl FixedTrial {
     /// The content of the checkpoint, of which nothing is restored; none if there is none.
     #[doc(hidden)]
     #[track_caller]
-    pub fn checkpoint(&self) -> Result<Option<Shared>> {
+    pub fn read_checkpoint(&self) -> Result<Option<Shared>> {
         located(self.trial.get().given_checkpoint().map(|saved| saved.map(|(saved, _)| saved)))
     }
 
