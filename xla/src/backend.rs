@@ -227,6 +227,16 @@ pub(crate) fn numbers_of(devices: &[runtime::Device]) -> Result<Vec<i32>> {
     devices.iter().map(|device| Ok(device.description().map_err(Error::wrap)?.id)).collect()
 }
 
+/// The computed node with the same elements in the same order, if this one only has another shape; otherwise the node itself.
+fn computed_before(node: Arc<Node>) -> Arc<Node> {
+    let mut before = node.clone();
+    while before.value().is_none() && before.op == Op::Reshape {
+        let Some(input) = before.inputs().first().cloned() else { break };
+        before = input;
+    }
+    if before.value().is_some() { before } else { node }
+}
+
 /// Whether the node only spreads an uploaded array, which each core has as a whole until the node is computed.
 fn is_of_uploaded(node: &Node) -> bool {
     let mut inputs = if matches!(node.op, Op::Sharding) { node.inputs() } else { Vec::new() };
@@ -297,7 +307,7 @@ impl external::Backend for Backend {
 
     fn download(&self, value: &external::Value, dtype: DType) -> Result<CpuStorage> {
         let _reading = profile::span(Part::ReadBack);
-        let node = Value::of(value)?.node().spread_as(None);
+        let node = computed_before(Value::of(value)?.node()).spread_as(None);
         self.trace.refuse_read(&node)?;
         let read = self.compute_and_read(std::slice::from_ref(&node), Some(&node))?;
         node.sound()?;

@@ -256,7 +256,7 @@ fn a_loss_that_is_not_finite_leaves_the_best_weights() -> Result<()> {
     struct Explode;
     impl Callback for Explode {
         fn on_epoch_end(&mut self, epoch: usize, _: &Logs, control: &mut Control) -> Result<()> {
-            control.rate = if epoch > 2 { 1e30 } else { 1.0 };
+            control.rate = if epoch > 2 { 1e300 } else { 1.0 };
             Ok(())
         }
     }
