@@ -1,6 +1,7 @@
 //! Callbacks: what happens at the moments of a training, with the names of Keras.
 
 mod checkpoint;
+mod closure;
 mod csv;
 mod plateau;
 mod tensorboard;
@@ -10,6 +11,7 @@ use crate::stop::Directions;
 use crate::totals::loss_of;
 use candle_core::Tensor;
 pub use checkpoint::ModelCheckpoint;
+pub(crate) use closure::{OnBatch, OnEpoch};
 pub use csv::CsvLog;
 use ferrotune_state::Result;
 use ferrotune_trial::Direction;

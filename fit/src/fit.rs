@@ -1,7 +1,8 @@
 //! The description of a training, which [`Fit::run`] and [`Fit::run_in`] carry out.
 
-use crate::batch::Batch;
-use crate::callback::{BatchEnd, Callback, Control};
+mod steps;
+
+use crate::callback::{BatchEnd, Callback, OnBatch, OnEpoch};
 use crate::criterion::{Criterion, Kind};
 use crate::history::{History, Logs};
 use crate::optimizers::Configs;
@@ -108,73 +109,10 @@ impl<'a> Fit<'a> {
         Fit { criterion: Kind::Loss(Box::new(loss)).into(), ..self }
     }
 
-    /// Sets the loss as a closure of the model and a batch, for a model whose outputs are not simply compared with targets. It returns a
-    /// number for each row, or their mean. [`Batch::log`] adds metrics; those of [`Fit::metric`] have nothing to compare here.
-    ///
-    /// ```
-    /// # use candle_core::{Device, Tensor};
-    /// # use ferrotune_fit::Fit;
-    /// // An autoencoder with a second loss, which keeps the outputs near 0.
-    /// let model = ferrotune_nn::mlp(13, &[8], 13).build(&Device::Cpu)?;
-    /// let history = Fit::new(&model)
-    ///     .step(|model, batch| {
-    ///         let outputs = model.forward(&batch.inputs, batch.train)?;
-    ///         let (errors, sizes) = ((&outputs - &batch.inputs)?.sqr()?.mean(1)?, outputs.sqr()?.mean(1)?);
-    ///         batch.log("size", &sizes)?;
-    ///         errors + (sizes * 0.01)?
-    ///     })
-    ///     .epochs(2)
-    ///     .run(&ferrotune_data::wine()?, None)?;
-    /// assert_eq!(history.names(), ["loss", "size"]);
-    /// # Ok::<(), ferrotune_state::Error>(())
-    /// ```
-    #[must_use]
-    pub fn step(self, step: impl Fn(&dyn Model, &Batch<'_>) -> candle_core::Result<Tensor> + 'a) -> Fit<'a> {
-        Fit { criterion: Kind::Step(Box::new(step)).into(), ..self }
-    }
-
-    /// Sets steps of your own with several optimisers, such as those of a GAN: the closure calls [`Batch::minimize`] for each loss, with
-    /// the prefix of an optimiser of [`Fit::optimizer_of`].
-    ///
-    /// ```
-    /// # use candle_core::{Device, Tensor};
-    /// # use ferrotune_fit::Fit;
-    /// # use ferrotune_nn::Model as _;
-    /// # use ferrotune_trial::AdamW;
-    /// // One layer learns to copy its inputs, and the other one to invert what the first one gives.
-    /// let model = ferrotune_nn::mlp(13, &[13], 13).build(&Device::Cpu)?;
-    /// Fit::new(&model)
-    ///     .optimizer_of("0.", AdamW::lr(1e-3))
-    ///     .optimizer_of("2.", AdamW::lr(1e-2))
-    ///     .steps(|model, batch| {
-    ///         let error = || (model.forward(&batch.inputs, batch.train)? - &batch.inputs)?.sqr()?.mean(1);
-    ///         batch.minimize("0.", &error()?)?;
-    ///         batch.minimize("2.", &error()?)
-    ///     })
-    ///     .epochs(1)
-    ///     .run(&ferrotune_data::wine()?, None)?;
-    /// # Ok::<(), ferrotune_state::Error>(())
-    /// ```
-    #[must_use]
-    pub fn steps(self, steps: impl Fn(&dyn Model, &Batch<'_>) -> candle_core::Result<()> + 'a) -> Fit<'a> {
-        Fit { criterion: Kind::Steps(Box::new(steps)).into(), ..self }
-    }
-
     /// Sets the optimiser, such as `AdamW::lr(1e-3)` or `optim::SGD::lr(0.1)`.
     #[must_use]
     pub fn optimizer(self, optimizer: impl Config + 'a) -> Fit<'a> {
         self.optimizer_of("", optimizer)
-    }
-
-    /// Sets another optimiser for the variables whose names begin with this prefix, such as a smaller rate for `"0."`, the first layer, or
-    /// for a pretrained part. The schedule multiplies the rates of all.
-    #[must_use]
-    pub fn optimizer_of(mut self, prefix: &str, optimizer: impl Config + 'a) -> Fit<'a> {
-        self.optimizers.retain(|(other, _)| other != prefix);
-        self.optimizers.push((prefix.to_owned(), Box::new(optimizer)));
-        // The optimiser of all other variables is the first one.
-        self.optimizers.sort_by(|(one, _), (other, _)| one.cmp(other));
-        self
     }
 
     /// Sets the decay of the learning rate over the whole training, such as `optim::cosine(0.1)`.
@@ -216,20 +154,6 @@ impl<'a> Fit<'a> {
 
     fn begun_with<N: Metric + 'static>(self, name: &str, metric: Meter<N>) -> Fit<'a> {
         Fit { first_metric: Some(name.to_owned()), ..self.metric(name, metric) }
-    }
-
-    /// Says that smaller values of what a step logs under this name are better.
-    #[must_use]
-    pub fn minimize(mut self, logged: &str) -> Fit<'a> {
-        self.directions.push((logged.to_owned(), Direction::Min));
-        self
-    }
-
-    /// Says that greater values of what a step logs under this name are better.
-    #[must_use]
-    pub fn maximize(mut self, logged: &str) -> Fit<'a> {
-        self.directions.push((logged.to_owned(), Direction::Max));
-        self
     }
 
     /// Ends the training when this metric has not become better for `patience` epochs in a row. The model then has the weights of
@@ -404,23 +328,5 @@ impl<'a> Fit<'a> {
         valid: impl Into<Option<&'d Dataset<(Tensor, Tensor)>>>,
     ) -> Result<History> {
         located(trial::run(self, trial, train, valid.into()).map_err(ferrotune_state::Error::into_source))
-    }
-}
-
-/// The callback of [`Fit::on_epoch`].
-struct OnEpoch<F>(F);
-
-impl<F: FnMut(usize, &Logs) -> Result<()>> Callback for OnEpoch<F> {
-    fn on_epoch_end(&mut self, epoch: usize, logs: &Logs, _control: &mut Control) -> Result<()> {
-        (self.0)(epoch, logs)
-    }
-}
-
-/// The callback of [`Fit::on_batch`].
-struct OnBatch<F>(F);
-
-impl<F: FnMut(&BatchEnd<'_>) -> Result<()>> Callback for OnBatch<F> {
-    fn on_batch_end(&mut self, batch: &BatchEnd<'_>) -> Result<()> {
-        (self.0)(batch)
     }
 }

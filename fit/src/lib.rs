@@ -27,6 +27,7 @@ mod batch;
 mod best;
 mod best_trial;
 mod callback;
+mod check;
 mod criterion;
 mod fit;
 mod history;

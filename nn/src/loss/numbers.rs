@@ -41,7 +41,7 @@ impl Loss for Mse {
     }
 
     fn settings(&self) -> Option<LossSettings> {
-        Some(LossSettings::Mse(self.clone()))
+        Some(LossSettings::Mse(*self))
     }
 }
 
@@ -52,7 +52,7 @@ impl Loss for Mae {
     }
 
     fn settings(&self) -> Option<LossSettings> {
-        Some(LossSettings::Mae(self.clone()))
+        Some(LossSettings::Mae(*self))
     }
 }
 
@@ -68,7 +68,7 @@ impl Loss for Huber {
     }
 
     fn settings(&self) -> Option<LossSettings> {
-        Some(LossSettings::Huber(self.clone()))
+        Some(LossSettings::Huber(*self))
     }
 }
 
