@@ -5,7 +5,7 @@ use crate::compare::Draws;
 use crate::plugin;
 use candle_core::{DType, Device, Result, Tensor, Var};
 use candle_nn::rnn::{GRUConfig, RNN as _, gru};
-use candle_nn::{Module as _, Optimizer as _, SGD, VarBuilder, VarMap};
+use candle_nn::{Optimizer as _, SGD, VarBuilder, VarMap};
 use ferrotune_xla::{Options, backend_of, device_bytes, with_sharding_constraint};
 use std::process::Command;
 use std::thread;
