@@ -134,6 +134,13 @@ class TestPlaces:
         expected = f"Error: Trial::of has no value for `n`, only for lr; add it (In [{number}] line 5)"
         assert kernel.fails("refuse(1)?;").error == expected
 
+    def test_a_variable_of_a_cell_that_has_failed_is_not_said_to_be_moved(self, kernel):
+        number = number_of(kernel, "let earlier = 5;") + 1
+        error = kernel.fails('let unmade = String::from("x");\nlet empty: Vec<i32> = vec![];\nempty[1]').error
+        assert error.startswith("Panic: index out of bounds"), error
+        error = kernel.fails("unmade.len() + earlier").error
+        assert f"In [{number}], which makes `unmade`, has failed; run it again" in error, error
+
     def test_error_of_a_trial_has_its_line_in_the_cell_and_in_an_earlier_one(self, kernel):
         model = "use ferrotune::prelude::*;\nfn model(n: usize) -> Result<Tensor> {\n    let a = Tensor::zeros((2, n), DType::F32, &Device::Cpu)?;\n    Ok(a.matmul(&a)?)\n}"
         number = number_of(kernel, model)

@@ -9,19 +9,38 @@ use ferrotune_trial::given_seed;
 use ferrotune_xla::check_precision;
 use ferrotune_xla::strategy::cores_of;
 
+/// Fails if nothing would be trained, or processes would have other orders of rows. `shuffles` says whether there is an order to choose.
+pub(crate) fn check_training(fit: &Fit<'_>, shuffles: bool) -> Result<()> {
+    if fit.epochs == 0 {
+        Err("a training of 0 epochs trains nothing; choose `.epochs(10)`")?;
+    }
+    let is_spread =
+        |replica: &&Replica<'_>| replica.strategy().spread().is_some() && replica.strategy().cluster().is_some();
+    if shuffles && fit.replica.filter(is_spread).is_some() && given_seed().is_none() {
+        Err(
+            "the processes of a cluster need the same seed for the same order of rows; call `ferrotune::seed(7)?` first",
+        )?;
+    }
+    Ok(())
+}
+
 /// Fails if the description of a training cannot be carried out.
 pub(crate) fn check(fit: &Fit<'_>, has_validation: bool) -> Result<()> {
     if fit.batch == 0 {
         Err("a batch of 0 rows trains nothing; choose `.batch(32)`")?;
     }
-    if fit.epochs == 0 {
-        Err("a training of 0 epochs trains nothing; choose `.epochs(10)`")?;
-    }
     if fit.accumulated == 0 {
         Err("gradients of 0 batches train nothing; choose `.accumulate(1)`, or leave it out")?;
     }
     let device = fit.model.device().unwrap_or(Device::Cpu);
-    check_precision(&device, precision_of(fit))?;
+    if let Err(error) = check_precision(&device, precision_of(fit)) {
+        if fit.precision == precision_of(fit) {
+            return Err(error)?;
+        }
+        Err(
+            "this strategy computes in bf16, which needs a device with a compiler; leave out its `.with_precision(Precision::Bf16)`",
+        )?;
+    }
     if let Some(replica) = fit.replica.filter(|replica| replica.strategy().spread().is_some()) {
         let cores = replica.strategy().num_replicas_in_sync();
         if cores_of(&device) != cores {
@@ -36,11 +55,6 @@ pub(crate) fn check(fit: &Fit<'_>, has_validation: bool) -> Result<()> {
                 "{cores} cores cannot share batches of {} rows; choose a multiple of {cores} for `.batch`",
                 fit.batch
             ))?;
-        }
-        if replica.strategy().cluster().is_some() && given_seed().is_none() {
-            Err(
-                "the processes of a cluster need the same seed for the same order of rows; call `ferrotune::seed(7)?` first",
-            )?;
         }
     }
     if fit.criterion.optimizes() && fit.accumulated > 1 {

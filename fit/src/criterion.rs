@@ -52,6 +52,11 @@ impl Criterion<'_> {
         matches!(self.kind, Kind::None | Kind::Loss(_)) || self.returned.get() == Some(Returned::Rows)
     }
 
+    /// Whether the loss is one of `nn::loss`.
+    pub(crate) fn is_known(&self) -> bool {
+        self.settings().is_some()
+    }
+
     /// Whether metrics can compare outputs with targets.
     pub(crate) fn has_outputs(&self) -> bool {
         !matches!(self.kind, Kind::Step(_) | Kind::Steps(_))

@@ -75,7 +75,7 @@ impl Optimizers {
     /// If the loss depends on none of the variables, and the errors of the device.
     pub(crate) fn step(&self, grads: &mut GradStore) -> Result<()> {
         let vars = self.vars();
-        check(grads, &vars)?;
+        check_gradients(grads, &vars)?;
         self.clip(grads, &vars)?;
         self.groups.borrow_mut().iter_mut().try_for_each(|group| group.optimizer.step(grads))
     }
@@ -90,7 +90,7 @@ impl Optimizers {
             let known: Vec<String> = groups.iter().map(|group| format!("{:?}", group.prefix)).collect();
             bail!("there is no optimiser of {prefix:?}; set it with `.optimizer_of`; there are {}", known.join(", "))
         };
-        check(grads, &groups[place].vars)?;
+        check_gradients(grads, &groups[place].vars)?;
         self.clip(grads, &groups[place].vars)?;
         groups[place].optimizer.step(grads)
     }
@@ -140,7 +140,8 @@ impl Group {
     }
 }
 
-fn check(grads: &GradStore, vars: &[Var]) -> Result<()> {
+/// Fails if no variable has a gradient.
+pub(crate) fn check_gradients(grads: &GradStore, vars: &[Var]) -> Result<()> {
     if vars.iter().all(|var| grads.get(var).is_none()) {
         bail!(
             "the loss depends on none of the variables to train; compute it from the model's outputs, without `detach`"

@@ -4,7 +4,7 @@
 use crate::batch::Terms;
 use crate::criterion::{Computed, Criterion};
 use crate::history::Logs;
-use crate::optimizers::{Optimizers, add, divide};
+use crate::optimizers::{Optimizers, add, check_gradients, divide};
 use crate::replicas::mean;
 use crate::totals::{Layout, READ_TOGETHER, Totals};
 use candle_core::backprop::GradStore;
@@ -68,8 +68,7 @@ impl<'a> Parts<'a> {
         let body = move |arguments: &[Tensor]| {
             autocast(&self.device, self.precision, || self.train(arguments, optimizers, &vars))
         };
-        // A wrong index makes the loss NaN, which is an error, and metrics say how many targets are no classes.
-        let step = Step::new(&self.device, Box::new(body) as Body<'s>).without_notes();
+        let step = self.step(Box::new(body));
         // A batch norm computes its statistics of all rows, and what is not trained may be such a statistic.
         Pass { step, is_training: true, rows: self.batch * accumulated, fills: has_no_statistics(self.model) }
     }
@@ -88,6 +87,13 @@ impl<'a> Parts<'a> {
             rows: self.batch,
             fills: true,
         }
+    }
+
+    /// The step of a pass. A loss of `nn::loss` with a label that is no class is NaN, which is an error, so the line about indexes that
+    /// are not checked is for closures alone.
+    fn step<'s>(&self, body: Body<'s>) -> Step<Body<'s>> {
+        let step = Step::new(&self.device, body);
+        if self.criterion.is_known() { step.without_notes() } else { step }
     }
 
     fn train(&self, arguments: &[Tensor], optimizers: &Optimizers, vars: &[Var]) -> Result<Vec<Tensor>> {
@@ -121,6 +127,8 @@ impl<'a> Parts<'a> {
         }
         let Some((mut grads, mut divisor)) = total else { bail!("a batch without rows trains nothing") };
         if let Some(replica) = others {
+            // The average gives variables without a gradient one of zeros.
+            check_gradients(&grads, vars)?;
             average(replica, &mut grads, vars)?;
             divisor = mean(replica, &divisor)?;
         }

@@ -1,5 +1,6 @@
 //! What a checkpoint says of the training that made it: how to build its model, and how to train it again.
 
+use crate::check::precision_of;
 use crate::fit::Fit;
 use ferrotune_data::Prep;
 use ferrotune_nn as nn;
@@ -61,7 +62,7 @@ impl Recipe {
             batch: fit.batch,
             accumulated: fit.accumulated,
             clip_norm: fit.clip_norm,
-            precision: fit.precision.as_str().to_owned(),
+            precision: precision_of(fit).as_str().to_owned(),
         })
     }
 

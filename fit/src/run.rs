@@ -2,7 +2,7 @@
 
 use crate::best::Best;
 use crate::callback::{BatchEnd, Control};
-use crate::check::{check, divided, is_watched, precision_of};
+use crate::check::{check, check_training, divided, is_watched, precision_of};
 use crate::criterion::{Criterion, Kind};
 use crate::fit::Fit;
 use crate::history::{Ended, Epoch, History, Logs};
@@ -75,6 +75,7 @@ pub(crate) fn with_training<T>(
         Some(rows) => rows.min(MOST_SHUFFLED) as usize,
         None => SHUFFLED_OF_UNKNOWN,
     });
+    check_training(&fit, buffer > 1)?;
     let rows = if buffer > 1 { train.shuffle(buffer, seed) } else { train.clone() };
     let in_a_step = fit.batch * fit.accumulated;
     let steps = train.len().map(|rows| rows.div_ceil(in_a_step as u64));
@@ -128,7 +129,8 @@ impl Training<'_, '_> {
         if !loss.is_finite() {
             return Err(format!(
                 "the loss of epoch {number} is {loss}; lower the learning rate, clip gradients with `.clip_norm(1.0)`, or look for \
-                 numbers in the data that are not finite; build the model again if its weights are not finite now"
+                 numbers in the data that are not finite and, on a device with a compiler, for an index out of range, which \
+                 `FERROTUNE_CHECK_INDEXES=1` names; build the model again if its weights are not finite now"
             ))?;
         }
         if let Some(replica) = divided(self.fit) {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// The study, and the folder for the model.
 #[derive(Args)]
 pub(crate) struct Export {
-    /// The name of a project in the folder `studies`, or the path of a study's folder.
+    /// The name of a project in the folder `studies`, or the path of a study's folder, such as ./digits.
     study: PathBuf,
     /// A new or empty folder, or one of an earlier export, whose files are replaced.
     #[arg(long, value_name = "FOLDER")]

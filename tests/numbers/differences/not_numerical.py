@@ -86,6 +86,7 @@ REASONS = {
         ferrotune_trial::optim::AdamW::new_lr ferrotune_trial::optim::AdamW::set_learning_rate ferrotune_trial::optim::Lion::learning_rate ferrotune_trial::optim::Lion::new
         ferrotune_trial::optim::Lion::set_learning_rate ferrotune_trial::optim::SGD::learning_rate ferrotune_trial::optim::SGD::new
         ferrotune_trial::optim::SGD::set_learning_rate ferrotune_trial::optim::AnyOptimizer::* ferrotune_trial::optim::Config::build
+        ferrotune_trial::optim::Config::settings
         ferrotune_trial::optim::ask
     """,
     "is a share of a rate, which the tests in Rust compute by hand": """

@@ -43,10 +43,13 @@ impl Origins {
         self.made.extend(declared.into_iter().map(|name| (name, cell)));
     }
 
-    /// Records that a cell that has run has failed with a panic or an error. It has moved nothing: what is gone are its own variables.
+    /// Records that a cell that has run has failed with a panic or an error, so that its own variables are gone.
     pub(in crate::engine) fn failed(&mut self, cell: Count) {
-        let of_cell = self.gone.values_mut().filter(|gone| **gone == Gone::Moved(cell));
-        of_cell.for_each(|gone| *gone = Gone::Failed(cell));
+        for (name, gone) in &mut self.gone {
+            if *gone == Gone::Moved(cell) && self.made.get(name) == Some(&cell) {
+                *gone = Gone::Failed(cell);
+            }
+        }
     }
 
     /// Records the variables that ended with a cell, and the reasons.
@@ -139,6 +142,7 @@ mod tests {
         origins.failed(Some(4));
         let failed = "In [4], which makes `gone`, has failed; run it again";
         assert_eq!(origins.reason("gone", &[]).as_deref(), Some(failed));
+        assert_eq!(origins.reason("sold", &[]), Some(moved("sold")));
         assert_eq!(origins.outdated("other"), "run In [3] again");
         let expected = "`other` was dropped, since its type has been defined anew; run In [3] again";
         assert_eq!(origins.reason("other", &[]).as_deref(), Some(expected));

@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 /// The name of the file that says which trial the folder has. A folder with this file is one that an export made.
 pub const TRIAL_FILE: &str = "trial.json";
 
-/// The names of the files in the order in which they are written: the first one says that the folder is an export's.
+/// The names of all files that a folder may have.
 pub const FILES: [&str; 4] = [TRIAL_FILE, "model.safetensors", "model.safetensors.json", "prep.json"];
 
 /// The version of that file.
@@ -30,14 +30,15 @@ pub fn folder(
     checkpoint: &[u8],
 ) -> Result<Vec<(&'static str, Vec<u8>)>, ResultsError> {
     let damaged = || ResultsError::Checkpoint { trial: trial.number };
-    let mut files = vec![("model.safetensors", model(study, trial, checkpoint)?)];
+    let model = ("model.safetensors", model(study, trial, checkpoint)?);
+    let mut described = Vec::new();
     let recipe = match text_of(checkpoint, RECIPE) {
         Some(text) => Some(serde_json::from_str::<Json>(&text).map_err(|_| damaged())?),
         None => None,
     };
     for (name, part) in [("model.safetensors.json", "model"), ("prep.json", "prep")] {
         let part = recipe.as_ref().map(|recipe| &recipe[part]).filter(|part| !part.is_null());
-        files.extend(part.map(|part| (name, format!("{part:#}\n").into_bytes())));
+        described.extend(part.map(|part| (name, format!("{part:#}\n").into_bytes())));
     }
     let step = text_of(checkpoint, STEP).and_then(|step| step.parse::<u64>().ok());
     let values = study.spec.objectives.iter().zip(&trial.values);
@@ -50,6 +51,7 @@ pub fn folder(
         "metrics": step.and_then(|step| trial.metrics.get(&step)),
         "parameters": trial.parameters.iter().map(|(name, parameter)| (name.clone(), json!(parameter.value))).collect::<serde_json::Map<_, _>>(),
     });
-    files.push((TRIAL_FILE, format!("{about:#}\n").into_bytes()));
-    Ok(files)
+    // The file that says whose folder it is comes first.
+    let about = (TRIAL_FILE, format!("{about:#}\n").into_bytes());
+    Ok([about, model].into_iter().chain(described).collect())
 }

@@ -15,30 +15,30 @@ use std::path::Path;
 /// Returns a line about the trial and about each file.
 pub(crate) fn export_folder(study_folder: &Path, to: &Path) -> Result<Vec<String>> {
     if !is_study(study_folder) {
-        bail!("there is no study in {}; name a study's folder, or a project in `studies`", study_folder.display());
+        bail!(
+            "there is no study in {}; name a project in `studies`, or the path of a study's folder, such as ./digits",
+            study_folder.display()
+        );
     }
     let study = Journal::read(study_folder)?;
     let (trial, checkpoint, note) = best_checkpoint(study_folder, &study)?;
     let files = folder(&study, trial, &checkpoint)?;
     prepare(to)?;
+    // A folder that an export has not finished has no model, rather than that of an earlier one.
+    for name in FILES.iter().filter(|name| **name != TRIAL_FILE) {
+        match fs::remove_file(to.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("cannot remove {name} of an earlier export"));
+            }
+            _ => {}
+        }
+    }
     let mut lines = vec![format!("trial {} of {} is in {}", trial.number, study.spec.project, to.display())];
     lines.extend(note.map(|note| format!("note: {note}")));
-    for name in FILES {
+    for (name, bytes) in files {
         let path = to.join(name);
-        match files.iter().find(|(file, _)| *file == name) {
-            Some((_, bytes)) => {
-                write_whole(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
-                lines.push(format!("{name}, {}", format::bytes(bytes.len() as u64)));
-            }
-            // The file of an earlier export is of another model.
-            None => match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(error)
-                        .with_context(|| format!("cannot remove {} of an earlier export", path.display()));
-                }
-                _ => {}
-            },
-        }
+        write_whole(&path, &bytes).with_context(|| format!("cannot write {}", path.display()))?;
+        lines.push(format!("{name}, {}", format::bytes(bytes.len() as u64)));
     }
     Ok(lines)
 }
