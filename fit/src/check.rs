@@ -35,7 +35,7 @@ pub(crate) fn check(fit: &Fit<'_>, has_validation: bool) -> Result<()> {
     let device = fit.model.device().unwrap_or(Device::Cpu);
     if let Err(error) = check_precision(&device, precision_of(fit)) {
         if fit.precision == precision_of(fit) {
-            return Err(error)?;
+            Err(error)?;
         }
         Err(
             "this strategy computes in bf16, which needs a device with a compiler; leave out its `.with_precision(Precision::Bf16)`",
