@@ -3,8 +3,11 @@
 The tests use the installed kernelspec `ferrotune`; whoever runs them sets JUPYTER_PATH or JUPYTER_DATA_DIR.
 """
 
+import contextlib
 import inspect
 import os
+import random
+import socket
 import time
 
 import zmq
@@ -21,11 +24,27 @@ BUSY, IDLE = [("status", {"execution_state": state}) for state in ("busy", "idle
 OPEN = []
 
 
+CHANNELS = ["shell_port", "iopub_port", "stdin_port", "hb_port", "control_port"]
+
+
+def free_ports(count):
+    """Ports that nobody listens on, below those that the system gives to connections: one of these could be taken until the kernel listens."""
+    with contextlib.ExitStack() as held:
+        ports = []
+        while len(ports) < count:
+            tried = held.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                tried.bind(("127.0.0.1", random.randrange(15000, 32000)))
+                ports.append(tried.getsockname()[1])
+        return ports
+
+
 class FrontEnd:
     """A started kernel and a client on all of its channels."""
 
     def __init__(self, kernel=KERNEL, folder=None, env=None, **options):
-        self.manager = KernelManager(kernel_name=kernel, **options)
+        ports = dict(zip(CHANNELS, free_ports(len(CHANNELS))))
+        self.manager = KernelManager(kernel_name=kernel, **({"cache_ports": False} | ports | options))
         self.manager.start_kernel(cwd=folder, env={**os.environ, **(env or {})})
         self.connect()
         OPEN.append(self)

@@ -81,12 +81,7 @@ impl<'a> Parts<'a> {
                 Ok(vec![self.measured(self.compute(&chunk, false, None)?, &chunk, false)?])
             })
         };
-        Pass {
-            step: Step::new(&self.device, Box::new(body) as Body<'_>).without_notes(),
-            is_training: false,
-            rows: self.batch,
-            fills: true,
-        }
+        Pass { step: self.step(Box::new(body)), is_training: false, rows: self.batch, fills: true }
     }
 
     /// The step of a pass. A loss of `nn::loss` with a label that is no class is NaN, which is an error, so the line about indexes that
