@@ -238,6 +238,7 @@ def test_the_best_trial_builds_its_model_and_trains_another_one(found):
         let measured = Fit::classifier(&model).evaluate(&valid)?;
         assert_eq!(measured["accuracy"], best.metrics["val_accuracy"]);
         assert_eq!(model.trainable()[0].dims(), [best.int("units", 4..=32).get()?]);
+        ferrotune::seed(7)?;
         let last = best.new_model()?;
         assert!(Fit::classifier(&last).evaluate(&valid)?["accuracy"] < 0.5);
         let history = best.fit(&last)?.metric("accuracy", metrics::accuracy()).run(&train, &valid)?;
