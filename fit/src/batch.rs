@@ -1,5 +1,6 @@
 //! A batch as a step of the user's own sees it, and the values that the step adds to the metrics.
 
+use crate::history::is_reserved;
 use crate::optimizers::Optimizers;
 use candle_core::{DType, Result, Tensor, bail};
 use ferrotune_nn::loss::terms_of_rows;
@@ -54,7 +55,7 @@ impl<'b> Batch<'b> {
     /// # Errors
     /// If the name stands for something else, or the tensor has another shape.
     pub fn log(&self, name: &str, value: &Tensor) -> Result<()> {
-        if name == "loss" || name.starts_with("val_") {
+        if is_reserved(name) {
             bail!("`{name}` stands for the loss or for validation data; log the value under another name")
         }
         let terms = self.terms(value)?.map(|term| term.detach());
@@ -84,7 +85,7 @@ impl<'b> Batch<'b> {
     /// The terms of a number for each row, or of their mean. Records which of both it is.
     pub(crate) fn terms(&self, value: &Tensor) -> Result<Terms> {
         let value = if value.dtype() == DType::F64 { value.clone() } else { value.to_dtype(DType::F32)? };
-        let rows = self.rows();
+        let rows = rows_of(&self.targets);
         let is_mean = value.rank() == 0;
         // One mean is enough: its batch cannot be filled up.
         if is_mean || self.returned.get().is_none() {
@@ -126,8 +127,9 @@ impl<'b> Batch<'b> {
         }
         Ok([sum, divisor])
     }
+}
 
-    fn rows(&self) -> usize {
-        self.targets.dims().first().copied().unwrap_or(1)
-    }
+/// The number of rows of a batch's tensor.
+pub(crate) fn rows_of(tensor: &Tensor) -> usize {
+    tensor.dims().first().copied().unwrap_or(1)
 }

@@ -14,7 +14,6 @@ pub use checkpoint::ModelCheckpoint;
 pub(crate) use closure::{OnBatch, OnEpoch};
 pub use csv::CsvLog;
 use ferrotune_state::Result;
-use ferrotune_trial::Direction;
 pub use plateau::ReduceOnPlateau;
 pub use tensorboard::TensorBoard;
 
@@ -43,11 +42,7 @@ impl Control {
             format!("{callback} watches `{metric}`, which is not measured; measured are {}", known.join(", "))
         };
         let value = *logs.get(metric).ok_or_else(missing)?;
-        Ok(match self.directions.of(metric) {
-            Some(Direction::Max) => value,
-            Some(Direction::Min) => -value,
-            None => return Err(self.directions.unknown(callback, metric))?,
-        })
+        Ok(self.directions.score(metric, value).ok_or_else(|| self.directions.unknown(callback, metric))?)
     }
 }
 

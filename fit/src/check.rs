@@ -1,6 +1,7 @@
 //! What is refused before anything is trained.
 
 use crate::fit::Fit;
+use crate::history::is_reserved;
 use crate::stop::EarlyStop;
 use candle_core::{DType, Device};
 use ferrotune_devices::{Precision, Replica};
@@ -107,7 +108,7 @@ fn check_names(fit: &Fit<'_>, has_validation: bool) -> Result<()> {
     if let Some(name) = names().enumerate().find_map(|(at, name)| names().take(at).find(|other| *other == name)) {
         Err(format!("two metrics have the name `{name}`; give one of them another name"))?;
     }
-    if let Some(name) = names().find(|name| *name == "loss" || name.starts_with("val_")) {
+    if let Some(name) = names().find(|name| is_reserved(name)) {
         Err(format!(
             "a metric cannot have the name `{name}`, which stands for the loss or for validation data; choose another one"
         ))?;

@@ -9,6 +9,16 @@ use std::collections::BTreeMap;
 /// The metrics of an epoch by name.
 pub type Logs = BTreeMap<String, f64>;
 
+/// Whether a name stands for the loss or for validation data, so that no metric has it.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    name == "loss" || of_training(name) != name
+}
+
+/// The name of a metric without the `val_` of validation data.
+pub(crate) fn of_training(name: &str) -> &str {
+    name.strip_prefix("val_").unwrap_or(name)
+}
+
 /// An epoch of a training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Epoch {

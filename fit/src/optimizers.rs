@@ -14,6 +14,8 @@ pub(crate) type Configs<'a> = Vec<(String, Box<dyn Config + 'a>)>;
 /// The optimisers of a training.
 pub(crate) struct Optimizers {
     groups: RefCell<Vec<Group>>,
+    /// The variables of all groups.
+    vars: Vec<Var>,
     clip_norm: Option<f64>,
 }
 
@@ -66,7 +68,8 @@ impl Optimizers {
             }
             groups.push(Group { prefix: prefix.clone(), optimizer, vars, rate });
         }
-        Ok(Optimizers { groups: RefCell::new(groups), clip_norm })
+        let vars = groups.iter().flat_map(|group: &Group| group.vars.clone()).collect();
+        Ok(Optimizers { groups: RefCell::new(groups), vars, clip_norm })
     }
 
     /// Changes all variables by a step.
@@ -74,9 +77,8 @@ impl Optimizers {
     /// # Errors
     /// If the loss depends on none of the variables, and the errors of the device.
     pub(crate) fn step(&self, grads: &mut GradStore) -> Result<()> {
-        let vars = self.vars();
-        check_gradients(grads, &vars)?;
-        self.clip(grads, &vars)?;
+        check_gradients(grads, &self.vars)?;
+        self.clip(grads, &self.vars)?;
         self.groups.borrow_mut().iter_mut().try_for_each(|group| group.optimizer.step(grads))
     }
 
@@ -103,8 +105,8 @@ impl Optimizers {
     }
 
     /// All variables that are trained.
-    pub(crate) fn vars(&self) -> Vec<Var> {
-        self.groups.borrow().iter().flat_map(|group| group.vars.clone()).collect()
+    pub(crate) fn vars(&self) -> &[Var] {
+        &self.vars
     }
 
     /// Multiplies the learning rates of the settings by this factor.

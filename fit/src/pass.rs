@@ -1,20 +1,19 @@
 //! A pass over the data, for training or for validation. On a device with a compiler a step is one program, which returns all that is
 //! measured as one tensor; the tensors are read together.
 
-use crate::batch::Terms;
+use crate::batch::{Terms, rows_of};
 use crate::criterion::{Computed, Criterion};
 use crate::history::Logs;
 use crate::optimizers::{Optimizers, add, check_gradients, divide};
-use crate::replicas::mean;
 use crate::totals::{Layout, READ_TOGETHER, Totals};
 use candle_core::backprop::GradStore;
-use candle_core::{DType, Device, Result, Tensor, Var, bail};
+use candle_core::{DType, Device, Result, Tensor, bail};
 use ferrotune_data::Iter;
 use ferrotune_devices::Replica;
 use ferrotune_devices::runtime::interrupted;
 use ferrotune_nn::Model;
 use ferrotune_nn::metrics::Metric;
-use ferrotune_xla::strategy::{average, shard};
+use ferrotune_xla::strategy::{average, mean, shard};
 use ferrotune_xla::{Step, autocast};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -64,10 +63,8 @@ impl<'a> Parts<'a> {
 
     /// A pass that changes the variables, after the gradients of so many batches.
     pub(crate) fn training<'s>(&'s self, optimizers: &'s Optimizers, accumulated: usize) -> Pass<'s> {
-        let vars = optimizers.vars();
-        let body = move |arguments: &[Tensor]| {
-            autocast(&self.device, self.precision, || self.train(arguments, optimizers, &vars))
-        };
+        let body =
+            move |arguments: &[Tensor]| autocast(&self.device, self.precision, || self.train(arguments, optimizers));
         let step = self.step(Box::new(body));
         // A batch norm computes its statistics of all rows, and what is not trained may be such a statistic.
         Pass { step, is_training: true, rows: self.batch * accumulated, fills: has_no_statistics(self.model) }
@@ -91,7 +88,8 @@ impl<'a> Parts<'a> {
         if self.criterion.is_known() { step.without_notes() } else { step }
     }
 
-    fn train(&self, arguments: &[Tensor], optimizers: &Optimizers, vars: &[Var]) -> Result<Vec<Tensor>> {
+    fn train(&self, arguments: &[Tensor], optimizers: &Optimizers) -> Result<Vec<Tensor>> {
+        let vars = optimizers.vars();
         let chunks = self.chunks(arguments)?;
         if self.criterion.optimizes() {
             let chunk = &chunks[0];
@@ -223,8 +221,8 @@ impl<'a> Parts<'a> {
         let count = self.count();
         let full = pass.rows / count;
         // From the CPU, so that no program is compiled for it.
-        let ones = Tensor::ones(full, DType::F32, &Device::Cpu)?;
-        let ones = if is_compiled { Some(ones.to_device(&self.device)?) } else { None };
+        let on_device = || Tensor::ones(full, DType::F32, &Device::Cpu)?.to_device(&self.device);
+        let ones = if is_compiled { Some(on_device()?) } else { None };
         let mut totals = Totals::of(self, pass.is_training);
         let mut pending: Vec<(usize, Tensor)> = Vec::new();
         for (number, batch) in batches.enumerate() {
@@ -297,10 +295,6 @@ impl Watch for () {
     fn end(&mut self, _batch: usize, _measured: &[Tensor]) -> ferrotune_state::Result<()> {
         Ok(())
     }
-}
-
-fn rows_of(tensor: &Tensor) -> usize {
-    tensor.dims().first().copied().unwrap_or(1)
 }
 
 /// Whether all variables of floating-point numbers are trained, so that the model certainly keeps no statistics of its batches.

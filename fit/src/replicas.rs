@@ -1,6 +1,6 @@
 //! A training by several replicas: all begin with the same variables, and all know what each has measured.
 
-use candle_core::{DType, Result, Tensor, Var};
+use candle_core::{DType, Tensor, Var};
 use candle_nn::VarMap;
 use ferrotune_devices::{Replica, StrategyError};
 use ferrotune_state::variables;
@@ -50,11 +50,4 @@ pub(crate) fn gather(replica: &Replica<'_>, numbers: &[f64]) -> std::result::Res
     }
     replica.all_reduce_mean(&mut all)?;
     Ok(all.chunks(length.max(1)).map(<[f64]>::to_vec).collect())
-}
-
-/// The mean of a tensor without dimensions over all replicas.
-pub(crate) fn mean(replica: &Replica<'_>, tensor: &Tensor) -> Result<Tensor> {
-    let mut value = [tensor.to_dtype(DType::F64)?.to_scalar::<f64>()?];
-    replica.all_reduce_mean(&mut value).map_err(candle_core::Error::wrap)?;
-    Tensor::new(value[0], tensor.device())?.to_dtype(tensor.dtype())
 }

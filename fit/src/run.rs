@@ -134,7 +134,7 @@ impl Training<'_, '_> {
             ))?;
         }
         if let Some(replica) = divided(self.fit) {
-            average_statistics(replica, self.fit.model.vars(), &self.optimizers.vars())?;
+            average_statistics(replica, self.fit.model.vars(), self.optimizers.vars())?;
         }
         if let Some(valid) = &self.valid {
             let Some(measured) = self.parts.pass(&mut self.validation, valid.epoch(0), &mut ())? else {

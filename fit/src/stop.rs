@@ -1,6 +1,6 @@
 //! Which values of a metric are better, and early stopping: the best epoch so far, and how long it was ago.
 
-use crate::history::Epoch;
+use crate::history::{Epoch, of_training};
 use ferrotune_nn::metrics::Metric;
 use ferrotune_trial::Direction;
 use std::collections::BTreeMap;
@@ -16,27 +16,29 @@ impl Directions {
         let of = |metric: &dyn Metric| if metric.is_error() { Direction::Min } else { Direction::Max };
         let measured = metrics.iter().map(|(name, metric)| (name.clone(), of(&**metric)));
         let loss = [("loss".to_owned(), Direction::Min)];
-        let said = said.iter().map(|(name, direction)| (own(name).to_owned(), *direction));
+        let said = said.iter().map(|(name, direction)| (of_training(name).to_owned(), *direction));
         Directions(Rc::new(measured.chain(loss).chain(said).collect()))
     }
 
     /// The direction of a metric, also with `val_`; none of what a step logs unless the user has said it.
     pub(crate) fn of(&self, metric: &str) -> Option<Direction> {
-        self.0.get(own(metric)).copied()
+        self.0.get(of_training(metric)).copied()
+    }
+
+    /// A value of a metric as a number that is greater if it is better; none without a direction.
+    pub(crate) fn score(&self, metric: &str, value: f64) -> Option<f64> {
+        let sign = if self.of(metric)? == Direction::Max { 1.0 } else { -1.0 };
+        Some(value * sign)
     }
 
     /// The error about a metric without a direction.
     pub(crate) fn unknown(&self, watcher: &str, metric: &str) -> String {
-        let name = own(metric);
+        let name = of_training(metric);
         format!(
             "{watcher} watches `{metric}`, and nothing says which of its values are better; call `.minimize(\"{name}\")` or \
              `.maximize(\"{name}\")` of `Fit`"
         )
     }
-}
-
-fn own(metric: &str) -> &str {
-    metric.strip_prefix("val_").unwrap_or(metric)
 }
 
 /// The rule of [`Fit::early_stop`](crate::Fit::early_stop).
@@ -49,11 +51,10 @@ pub(crate) struct EarlyStop {
 impl EarlyStop {
     /// The index of the best epoch: the first of those with the best value. NaN is never the best.
     pub(crate) fn best(&self, epochs: &[Epoch], directions: &Directions) -> Option<usize> {
-        let sign = if directions.of(&self.metric) == Some(Direction::Max) { 1.0 } else { -1.0 };
         let mut best: Option<(usize, f64)> = None;
         for (index, epoch) in epochs.iter().enumerate() {
-            let value = epoch.logs.get(&self.metric).copied().unwrap_or(f64::NAN);
-            let value = value * sign;
+            let value = epoch.logs.get(&self.metric).and_then(|value| directions.score(&self.metric, *value));
+            let value = value.unwrap_or(f64::NAN);
             if !value.is_nan() && best.is_none_or(|(_, best)| value > best) {
                 best = Some((index, value));
             }

@@ -93,8 +93,11 @@ fn average_as(dtype: DType, replica: &Replica<'_>, gradients: &mut GradStore, va
     Ok(())
 }
 
-/// The mean of a row of values over all replicas.
-fn mean(replica: &Replica<'_>, values: &Tensor) -> Result<Tensor> {
+/// The mean of a tensor of floating-point numbers over all replicas, in its type and shape; in single precision unless it is `f64`.
+///
+/// # Errors
+/// The errors of candle, and an error of the strategy if another replica has ended.
+pub fn mean(replica: &Replica<'_>, values: &Tensor) -> Result<Tensor> {
     match values.dtype() {
         DType::F64 => through_memory::<f64>(replica, values),
         _ => through_memory::<f32>(replica, values),
@@ -102,7 +105,7 @@ fn mean(replica: &Replica<'_>, values: &Tensor) -> Result<Tensor> {
 }
 
 fn through_memory<R: Reduce + candle_core::WithDType>(replica: &Replica<'_>, values: &Tensor) -> Result<Tensor> {
-    let mut own = values.to_vec1::<R>()?;
+    let mut own = values.flatten_all()?.to_vec1::<R>()?;
     replica.all_reduce_mean(&mut own).map_err(Error::wrap)?;
     Tensor::from_vec(own, values.shape(), values.device())
 }

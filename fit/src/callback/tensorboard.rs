@@ -1,7 +1,7 @@
 //! Event files for TensorBoard.
 
 use super::{Callback, Control};
-use crate::history::Logs;
+use crate::history::{Logs, of_training};
 use ferrotune_display::tensorboard::{framed, scalar, summary, version};
 use ferrotune_state::Result;
 use std::fs::{self, File};
@@ -50,7 +50,7 @@ impl Callback for TensorBoard {
                 }
             };
             for (name, value) in values {
-                let tag = format!("epoch_{}", name.trim_start_matches("val_"));
+                let tag = format!("epoch_{}", of_training(name));
                 bytes.extend(framed(&summary(seconds, epoch as u64, &scalar(&tag, *value))));
             }
             file.write_all(&bytes).and_then(|()| file.sync_data()).map_err(failed)?;

@@ -124,38 +124,31 @@ fn known(layer: &dyn Any) -> Option<(LayerKind, Tensors<'_>)> {
         .or_else(|| without_variables(layer).map(|kind| (kind, Vec::new())))
 }
 
-fn convolution(layer: &dyn Any) -> Option<(LayerKind, Tensors<'_>)> {
-    if let Some(conv) = layer.downcast_ref::<Conv1d>() {
-        let ([outputs, of_group, kernel], config) = (sizes(conv.weight()), conv.config());
-        let numbers = Convolution {
+/// The numbers of a convolution, whose types for one and for two dimensions have the same functions and settings.
+macro_rules! numbers_of {
+    ($conv:expr) => {{
+        let ([outputs, of_group, kernel], config) = (sizes($conv.weight()), $conv.config());
+        Convolution {
             inputs: of_group.checked_mul(config.groups)?,
             outputs,
             kernel,
-            bias: conv.bias().is_some(),
+            bias: $conv.bias().is_some(),
             padding: config.padding,
             output_padding: 0,
             stride: config.stride,
             dilation: config.dilation,
             groups: config.groups,
             cudnn: config.cudnn_fwd_algo.map(cudnn_name),
-        };
-        return Some((LayerKind::Conv1d(numbers), weights(conv.weight(), conv.bias())));
+        }
+    }};
+}
+
+fn convolution(layer: &dyn Any) -> Option<(LayerKind, Tensors<'_>)> {
+    if let Some(conv) = layer.downcast_ref::<Conv1d>() {
+        return Some((LayerKind::Conv1d(numbers_of!(conv)), weights(conv.weight(), conv.bias())));
     }
     let conv = layer.downcast_ref::<Conv2d>()?;
-    let ([outputs, of_group, kernel], config) = (sizes(conv.weight()), conv.config());
-    let numbers = Convolution {
-        inputs: of_group.checked_mul(config.groups)?,
-        outputs,
-        kernel,
-        bias: conv.bias().is_some(),
-        padding: config.padding,
-        output_padding: 0,
-        stride: config.stride,
-        dilation: config.dilation,
-        groups: config.groups,
-        cudnn: config.cudnn_fwd_algo.map(cudnn_name),
-    };
-    Some((LayerKind::Conv2d(numbers), weights(conv.weight(), conv.bias())))
+    Some((LayerKind::Conv2d(numbers_of!(conv)), weights(conv.weight(), conv.bias())))
 }
 
 fn transposed_convolution(layer: &dyn Any) -> Option<(LayerKind, Tensors<'_>)> {

@@ -2,6 +2,7 @@
 
 use super::best_checkpoint;
 use crate::disk::write_whole;
+use crate::folders::absent;
 use anyhow::{Context as _, Result, bail};
 use ferrotune_journal::Journal;
 use ferrotune_journal::study_folder::is_study;
@@ -26,12 +27,7 @@ pub(crate) fn export_folder(study_folder: &Path, to: &Path) -> Result<Vec<String
     prepare(to)?;
     // A folder that an export has not finished has no model, rather than that of an earlier one.
     for name in FILES.iter().filter(|name| **name != TRIAL_FILE) {
-        match fs::remove_file(to.join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("cannot remove {name} of an earlier export"));
-            }
-            _ => {}
-        }
+        absent(fs::remove_file(to.join(name))).with_context(|| format!("cannot remove {name} of an earlier export"))?;
     }
     let mut lines = vec![format!("trial {} of {} is in {}", trial.number, study.spec.project, to.display())];
     lines.extend(note.map(|note| format!("note: {note}")));
