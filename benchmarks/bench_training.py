@@ -30,7 +30,7 @@ LOSS_TOLERANCE = 1.15
 # Settings of glibc's malloc and of threads that would change the comparison. Without them, all programs use all cores.
 SETTINGS = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES", "RAYON_NUM_THREADS", "OMP_NUM_THREADS", "NPROC"]
 # The process of the cells makes these settings itself (docs/recovery.md).
-CELLS = {"CANDLE_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
+CELLS = {"CANDLE_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30), "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 
 def make_data(folder, rows):

@@ -1,9 +1,10 @@
 //! Child processes with a deadline. Never waits without a deadline: a process that a driver holds does not end even when it
-//! is killed.
+//! is killed. Also the environment of processes that compute.
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
+use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -13,6 +14,33 @@ const GRACE: Duration = Duration::from_millis(200);
 
 /// The environment variables with the log levels of libtpu and XLA on standard error; level 3 shows only fatal errors.
 const QUIET: [&str; 3] = ["TF_CPP_MIN_LOG_LEVEL", "TPU_MIN_LOG_LEVEL", "TPU_STDERR_LOG_LEVEL"];
+
+/// glibc's variable for its settings, and the one by which malloc asks the system for pages of 2 MiB. The system gives them where
+/// `/sys/kernel/mm/transparent_hugepage/enabled` is `madvise`; glibc before 2.35 ignores the setting.
+const TUNABLES: &str = "GLIBC_TUNABLES";
+const LARGE_PAGES: &str = "glibc.malloc.hugetlb=1";
+
+/// Gives the memory of a process that computes pages of 2 MiB, unless the user has decided about them: a tensor has a page for each
+/// 4 KiB otherwise, and to make and to find the pages costs a part of each training step (benchmarks/steps.md).
+pub fn large_pages(command: &mut Command) {
+    if let Some(tunables) = with_large_pages(std::env::var_os(TUNABLES)) {
+        command.env(TUNABLES, tunables);
+    }
+}
+
+/// The user's settings of glibc and ours; none if the user's contain the same one.
+fn with_large_pages(users: Option<OsString>) -> Option<OsString> {
+    let mut tunables = users.filter(|users| !users.is_empty());
+    if tunables.as_ref().is_some_and(|users| users.to_string_lossy().contains("glibc.malloc.hugetlb")) {
+        return None;
+    }
+    if let Some(users) = &mut tunables {
+        users.push(":");
+    }
+    let mut tunables = tunables.unwrap_or_default();
+    tunables.push(LARGE_PAGES);
+    Some(tunables)
+}
 
 /// Keeps device libraries from writing to standard error in a process that this command starts, unless the user has set a
 /// log level. Their functions still return errors.
@@ -105,6 +133,15 @@ mod tests {
         let absent = output(&mut Command::new("/nowhere"), deadline);
         assert_eq!(absent.map_err(|error| error.kind()), Err(io::ErrorKind::NotFound));
         Ok(())
+    }
+
+    #[test]
+    fn large_pages_leave_the_users_settings_in_place() {
+        let with = |users: &str| with_large_pages(Some(users.into()));
+        assert_eq!(with_large_pages(None), Some(LARGE_PAGES.into()));
+        assert_eq!(with(""), Some(LARGE_PAGES.into()));
+        assert_eq!(with("glibc.malloc.check=1"), Some("glibc.malloc.check=1:glibc.malloc.hugetlb=1".into()));
+        assert_eq!(with("glibc.malloc.hugetlb=0"), None);
     }
 
     #[test]

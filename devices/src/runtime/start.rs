@@ -7,7 +7,7 @@ use crate::process::packet::{Incoming, Outgoing, TICK, wait_for};
 use crate::process::protocol::{Answer, Generation, Hello, Question, Reply, Request, VERSION, Welcome};
 use crate::process::socket::{Lock, Place, receive_json, send_json};
 use crate::process::{MemoryClaim, ProcessReport};
-use ferrotune_machine::child::quiet_drivers;
+use ferrotune_machine::child::{large_pages, quiet_drivers};
 use rustix::event::PollFlags;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -139,6 +139,7 @@ impl Starting {
         // Who cleans up after a trial ends all processes with this variable.
         command.env_remove(TRIAL_VARIABLE);
         quiet_drivers(&mut command);
+        large_pages(&mut command);
         let mut child = command.stdin(lock.into_file()).stdout(Stdio::piped()).stderr(place.log()?).spawn()?;
         let mut line = BufReader::new(child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);
         // The child starts the device process and ends, so that the process, which says its number first, is no child of this one.

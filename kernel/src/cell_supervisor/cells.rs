@@ -116,6 +116,7 @@ impl CellProcess {
             .stderr(streams.theirs.stderr.try_clone()?);
         crate::environment::restore_path(&mut command);
         ferrotune_machine::child::quiet_drivers(&mut command);
+        ferrotune_machine::child::large_pages(&mut command);
         let child = command.spawn().context("cannot start the cell process")?;
         Self::of(Pid::from_child(&child))
     }

@@ -228,6 +228,7 @@ fn set_environment(command: &mut Command, launch: &Launch<'_>) {
     // An allocation that fails while Rust's runtime prints a backtrace deadlocks the process.
     command.env("RUST_BACKTRACE", "0");
     ferrotune_machine::child::quiet_drivers(command);
+    ferrotune_machine::child::large_pages(command);
     command.env(BUDGET_VARIABLE, launch.budget_bytes.to_string());
     match &launch.device_memory {
         Some(memory) => command.env(DEVICE_MEMORY_VARIABLE, memory),

@@ -87,21 +87,21 @@ impl Program {
 
     /// The command that starts the program.
     pub(super) fn command(self, root: &Path, environment: &Environment) -> Command {
-        match self {
+        let mut program = match self {
             Program::Torch | Program::Jax => environment.bench(&format!("bench_steps/{}_steps.py", self.name())),
-            _ => {
-                let mut program =
-                    Command::new(root.join(FOLDER).join("build/release").join(format!("bench-{}", self.name())));
-                if self == Program::Ours {
-                    // Cells and workers are started with this value.
-                    program.env("CANDLE_NUM_THREADS", "1");
-                    // The program finds the tests' XLA:CPU there.
-                    program.env("VIRTUAL_ENV", root.join("target/venv")).env_remove("FERROTUNE_XLA_CPU");
-                    program.env("XDG_CACHE_HOME", root.join("target/cache"));
-                }
-                program
-            }
+            _ => Command::new(root.join(FOLDER).join("build/release").join(format!("bench-{}", self.name()))),
+        };
+        for name in MALLOC {
+            program.env_remove(name);
         }
+        if self == Program::Ours {
+            // Cells and workers are started with these values.
+            program.env("CANDLE_NUM_THREADS", "1").env("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+            // The program finds the tests' XLA:CPU there.
+            program.env("VIRTUAL_ENV", root.join("target/venv")).env_remove("FERROTUNE_XLA_CPU");
+            program.env("XDG_CACHE_HOME", root.join("target/cache"));
+        }
+        program
     }
 }
 
@@ -132,9 +132,6 @@ impl Running {
         command.arg(mode.argument).arg(weights).stdin(Stdio::piped()).stdout(Stdio::piped());
         let threads = std::thread::available_parallelism().context("cannot count the cores")?.to_string();
         command.env("RAYON_NUM_THREADS", &threads).env("OMP_NUM_THREADS", threads);
-        for name in MALLOC {
-            command.env_remove(name);
-        }
         let mut child = command.spawn().with_context(|| format!("cannot start {}", mode.name))?;
         let (Some(turns), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             bail!("{} has no standard streams", mode.name)
