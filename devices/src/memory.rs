@@ -1,9 +1,15 @@
 //! Bytes of arrays: in this process, or in memory files that several processes map.
-#![expect(unsafe_code, reason = "maps files; a sealed memory file is neither changed nor cut by anybody")]
+#![expect(
+    unsafe_code,
+    reason = "maps files; a sealed memory file is neither changed nor cut by anybody, and a place is not changed while it is lent"
+)]
+
+pub(crate) mod places;
 
 use ferrotune_machine::memory_file;
 use memmap2::{Mmap, MmapMut, MmapOptions};
-use rustix::fs::{SealFlags, fcntl_get_seals};
+use places::{Loan, Writing};
+use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -19,6 +25,19 @@ pub(crate) fn file_of(bytes: &[u8]) -> io::Result<File> {
     file.write_all(bytes)?;
     memory_file::seal(&file)?;
     Ok(file)
+}
+
+/// The seals that keep a file's length.
+const OF_LENGTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// A memory file of this length, and its mapping, whose pages are there at once. Nobody can change its length.
+fn place_file(length: usize) -> io::Result<(File, MmapMut)> {
+    let file = memory_file::create(OsStr::new(NAME))?;
+    file.set_len(length as u64)?;
+    fcntl_add_seals(&file, OF_LENGTH)?;
+    // SAFETY: the seals keep the file's length. The other side only reads, and this one writes only while the other side does not read.
+    let map = unsafe { MmapOptions::new().populate().map_mut(&file) }?;
+    Ok((file, map))
 }
 
 /// A sealed memory file that is mapped into this process.
@@ -42,13 +61,22 @@ impl Mapped {
     /// system's errors.
     pub(crate) fn new(file: File, length: usize) -> io::Result<Mapped> {
         let seals = fcntl_get_seals(&file)?;
-        let is_sealed = seals.contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
-            && seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE);
+        let is_sealed = seals.contains(OF_LENGTH) && seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE);
         if !is_sealed || file.metadata()?.len() < length as u64 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a memory file is too short, or not sealed"));
         }
         // SAFETY: the seals keep the file's length, and nobody writes to it.
         let map = unsafe { MmapOptions::new().len(length).populate().map(&file) }?;
+        Ok(Mapped(map))
+    }
+
+    /// Maps a place of the other side, which does not write there while it is lent.
+    fn of_place(file: File) -> io::Result<Mapped> {
+        if !fcntl_get_seals(&file)?.contains(OF_LENGTH) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a memory file could be cut"));
+        }
+        // SAFETY: the seals keep the file's length, and the other side does not write while the place is lent.
+        let map = unsafe { MmapOptions::new().populate().map(&file) }?;
         Ok(Mapped(map))
     }
 }
@@ -61,11 +89,12 @@ impl Deref for Mapped {
     }
 }
 
-/// Bytes of this process, or of a sealed memory file.
+/// Bytes of this process, of a sealed memory file, or in a place of the other side of a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Bytes {
     Own(Vec<u8>),
     Mapped(Arc<Mapped>),
+    Lent(Arc<Loan>),
 }
 
 impl Deref for Bytes {
@@ -75,6 +104,7 @@ impl Deref for Bytes {
         match self {
             Bytes::Own(bytes) => bytes,
             Bytes::Mapped(mapped) => mapped,
+            Bytes::Lent(loan) => loan,
         }
     }
 }
@@ -90,6 +120,7 @@ impl PartialEq for Bytes {
 pub(crate) enum Room {
     Own(Vec<u8>),
     Mapped(File, MmapMut),
+    Place(Writing),
 }
 
 impl Room {
@@ -113,6 +144,7 @@ impl Deref for Room {
         match self {
             Room::Own(bytes) => bytes,
             Room::Mapped(_, map) => map,
+            Room::Place(place) => place,
         }
     }
 }
@@ -122,6 +154,7 @@ impl DerefMut for Room {
         match self {
             Room::Own(bytes) => bytes,
             Room::Mapped(_, map) => map,
+            Room::Place(place) => place,
         }
     }
 }

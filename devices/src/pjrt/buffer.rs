@@ -8,11 +8,10 @@ use super::error::PjrtError;
 use super::event::Event;
 use super::literal::{Element, Literal, byte_count, check_length};
 use super::object::Object;
-use crate::memory::Mapped;
+use crate::memory::Bytes;
 use std::io;
 use std::ops::DerefMut;
 use std::ptr::{null, null_mut};
-use std::sync::Arc;
 
 /// PJRT's host buffer semantics in which the plugin copies the array before the call returns.
 const COPIED_DURING_CALL: i32 = 0;
@@ -53,8 +52,8 @@ impl Client {
         self.make_buffer(element, dims, bytes, device, COPIED_DURING_CALL).map(|(buffer, _)| buffer)
     }
 
-    /// Makes an array on a device of a memory file, whose pages may become those of the array. The mapping stays until the plugin
-    /// needs it no more.
+    /// Makes an array on a device of bytes that are mapped, whose pages may become those of the array. They stay until the plugin
+    /// needs them no more.
     ///
     /// # Errors
     /// The errors of [`Client::upload_bytes`].
@@ -62,7 +61,7 @@ impl Client {
         &self,
         element: Element,
         dims: &[i64],
-        mapped: Arc<Mapped>,
+        mapped: Bytes,
         device: &Device,
     ) -> Result<Buffer, PjrtError> {
         let (buffer, done) = self.make_buffer(element, dims, &mapped, device, ZERO_COPY)?;

@@ -2,7 +2,7 @@
 
 use super::programs::Program;
 use super::protocol::Id;
-use crate::pjrt::{Buffer, Ends, PjrtError};
+use crate::pjrt::{Buffer, Ends, Input, PjrtError};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -111,6 +111,42 @@ impl Objects {
 
     pub(super) fn arrays(&self) -> impl Iterator<Item = &Arc<Array>> {
         self.by_id.values().filter_map(|object| if let Object::Array(array) = object { Some(array) } else { None })
+    }
+}
+
+/// An input of a run: a buffer that others may have, too, or one that the program may use.
+pub(super) struct Given {
+    shared: Option<Result<Arc<Array>, PjrtError>>,
+    own: Option<Array>,
+}
+
+impl Given {
+    pub(super) fn of(objects: &mut Objects, (id, is_given_away): (Id, bool)) -> Given {
+        if !is_given_away {
+            return Given { shared: Some(objects.array(id).cloned()), own: None };
+        }
+        let failure = objects.get(id).err();
+        match (objects.take(id), failure) {
+            (Some(Object::Array(array)), _) => match Arc::try_unwrap(array) {
+                Ok(own) => Given { shared: None, own: Some(own) },
+                Err(array) => Given { shared: Some(Ok(array)), own: None },
+            },
+            (_, failure) => Given { shared: Some(Err(failure.unwrap_or_else(|| unknown(id)))), own: None },
+        }
+    }
+
+    /// The bytes that the program may use.
+    pub(super) fn donated_bytes(&self) -> u64 {
+        self.own.as_ref().map_or(0, |own| own.held.bytes)
+    }
+
+    pub(super) fn input(&mut self) -> Result<Input<'_>, PjrtError> {
+        match (self.own.take(), &self.shared) {
+            (Some(array), _) => Ok(Input::Donate(array.buffer)),
+            (None, Some(Ok(array))) => Ok(Input::Keep(&array.buffer)),
+            (None, Some(Err(error))) => Err(error.clone()),
+            (None, None) => Err(PjrtError::Mismatch { what: "an input is used twice".to_owned() }),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! bytes. What is longer than a socket takes is in a memory file.
 
 use super::protocol::Payload;
+use crate::memory::places::{Borrowed, Lent, Writing};
 use crate::memory::{Bytes, Mapped, Room, file_of};
 use ferrotune_machine::memory_file;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -88,6 +89,21 @@ impl Outgoing {
                 memory_file::seal(&file)?;
                 self.push_descriptor(&message, file.into())
             }
+            Room::Place(writing) => self.push_place(writing, message),
+        }
+    }
+
+    /// Adds a message with the bytes that are in a place.
+    pub(crate) fn push_place<M: Serialize>(
+        &mut self,
+        writing: Writing,
+        message: impl FnOnce(Payload) -> M,
+    ) -> io::Result<()> {
+        let Lent { number, length, file, gone } = writing.lend()?;
+        let message = message(Payload::Place { number, length, is_new: file.is_some(), gone });
+        match file {
+            Some(file) => self.push_descriptor(&message, file),
+            None => self.push(&message),
         }
     }
 
@@ -198,7 +214,7 @@ impl Incoming {
     }
 
     /// The bytes of a message.
-    pub(crate) fn payload(&mut self, payload: Payload) -> io::Result<Bytes> {
+    pub(crate) fn payload(&mut self, payload: Payload, borrowed: &Borrowed) -> io::Result<Bytes> {
         match payload {
             Payload::Inline(length) => {
                 let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len());
@@ -208,6 +224,10 @@ impl Incoming {
                 Ok(Bytes::Own(bytes))
             }
             Payload::File(length) => Ok(Bytes::Mapped(Arc::new(Mapped::new(self.file()?, length)?))),
+            Payload::Place { number, length, is_new, gone } => {
+                let file = is_new.then(|| self.file()).transpose()?;
+                borrowed.loan(number, length, file, &gone)
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The messages between a client and the device process. The client chooses the ids of all results, so that a request that makes
 //! buffers needs no reply: an error comes with the first question about a buffer that depends on it.
 
+use crate::memory::places::Number;
 use crate::opened::Opened;
 use crate::pjrt::{CompileOptions, Description, DeviceMemory, Element, MemoryUse, OutputShape, PjrtError};
 use ferrotune_machine::format::precise_bytes;
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The version of these messages. A client and a device process with different versions refuse each other.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// A client's number for a buffer, an executable or a run.
 pub(crate) type Id = u64;
@@ -63,12 +64,14 @@ pub(crate) enum Welcome {
 }
 
 /// The bytes of an array or a program, which follow a message.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Payload {
     /// So many bytes directly behind the message.
     Inline(usize),
     /// So many bytes in the next memory file that came with the packet.
     File(usize),
+    /// So many bytes in a place of the sender, whose file comes with the packet if the place is new. Those in `gone` are no more.
+    Place { number: Number, length: usize, is_new: bool, gone: Vec<Number> },
 }
 
 /// A message of a client.
@@ -84,8 +87,10 @@ pub(crate) enum Request {
     Delete { buffer: Id },
     /// Forgets these objects.
     Free { ids: Vec<Id> },
+    /// The client reads these places of the device process no more.
+    Return { places: Vec<Number> },
     /// Keeps all buffers and executables that the client has now, until all copies of the descriptor that comes with the
-    /// packet are closed.
+    /// packet are closed. Both sides forget their places.
     Mark { generation: Generation },
     /// Asks for a reply with this number.
     Ask { ticket: u64, question: Question },
@@ -126,6 +131,9 @@ pub(crate) enum Question {
     Close,
 }
 
+/// The ticket of the replies to no question, by which the device process returns places.
+pub(crate) const UNASKED: u64 = 0;
+
 /// A reply to a question.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Reply {
@@ -141,10 +149,20 @@ pub(crate) enum Answer {
     Compiled(Compiled),
     Outputs(Vec<OutputShape>),
     Bytes(Payload),
-    Array { element: Element, dims: Vec<i64>, bytes: Payload },
-    Shape { element: Element, dims: Vec<i64>, device_bytes: u64 },
+    Array {
+        element: Element,
+        dims: Vec<i64>,
+        bytes: Payload,
+    },
+    Shape {
+        element: Element,
+        dims: Vec<i64>,
+        device_bytes: u64,
+    },
     Memory(DeviceMemory),
     Report(ProcessReport),
+    /// The device process reads this place of the client no more.
+    Returned(Number),
 }
 
 /// The facts of a compiled program.

@@ -2,17 +2,18 @@
 
 use super::Server;
 use super::memory;
-use super::objects::{Array, Held, Object, Objects, unknown};
+use super::objects::{Array, Given, Held, Object, Objects, unknown};
 use super::packet::{Incoming, MOST_INLINE, Outgoing};
 use super::programs::Program;
-use super::protocol::{Answer, ClientReport, Id, Payload, Question, Reply, Request};
+use super::protocol::{Answer, ClientReport, Id, Payload, Question, Reply, Request, UNASKED};
 use super::waiting::Waiting;
+use crate::memory::places::{Borrowed, Number, Places};
 use crate::memory::{Bytes, Room};
-use crate::pjrt::{Buffer, Device, Element, Input, Launch, PjrtError, Refused, Transfer};
+use crate::pjrt::{Buffer, Device, Element, Launch, PjrtError, Refused, Transfer};
 use rustix::net::{Shutdown, shutdown};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The stack of a thread that compiles. Only what is used of it takes memory.
 const COMPILER_STACK_BYTES: usize = 512 << 20;
@@ -30,11 +31,23 @@ pub(super) struct Session {
     socket: OwnedFd,
     objects: Mutex<Objects>,
     waiting: Waiting,
+    /// Where arrays are that this client gets, and that it sends.
+    places: Places,
+    borrowed: Borrowed,
 }
 
 impl Session {
     pub(super) fn new((name, budget): (String, Option<u64>), socket: OwnedFd, objects: Objects) -> Arc<Session> {
-        Arc::new(Session { name, budget, socket, objects: Mutex::new(objects), waiting: Waiting::default() })
+        Arc::new_cyclic(|session: &Weak<Session>| {
+            let session = session.clone();
+            let give_back = move |place| {
+                if let Some(session) = session.upgrade() {
+                    session.reply(UNASKED, Ok(Answer::Returned(place)));
+                }
+            };
+            let (objects, waiting, places) = (Mutex::new(objects), Waiting::default(), Places::default());
+            Session { name, budget, socket, objects, waiting, places, borrowed: Borrowed::new(give_back) }
+        })
     }
 
     pub(super) fn objects(&self) -> MutexGuard<'_, Objects> {
@@ -73,7 +86,7 @@ impl Session {
     fn handle(self: &Arc<Session>, server: &Arc<Server>, request: Request, packet: &mut Incoming) -> io::Result<()> {
         match request {
             Request::Upload { buffer, device, element, dims, bytes } => {
-                let made = match packet.payload(bytes) {
+                let made = match packet.payload(bytes, &self.borrowed) {
                     Ok(bytes) => self.upload(server, device, element, &dims, bytes),
                     // The other requests of the client go on.
                     Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Err(PjrtError::Mismatch {
@@ -109,8 +122,12 @@ impl Session {
                 };
                 drop(freed);
             }
+            Request::Return { places } => places.into_iter().for_each(|place: Number| self.places.returned(place)),
             Request::Mark { generation } => {
                 let holders = packet.file()?;
+                self.places.lock().forget();
+                let forgotten = std::mem::take(&mut *self.borrowed.lock());
+                drop(forgotten);
                 server.keep_generation(generation, self.objects().lasting(), holders);
             }
             Request::Ask { ticket, question } => self.answer(server, ticket, question, packet)?,
@@ -128,10 +145,12 @@ impl Session {
     ) -> Result<Buffer, PjrtError> {
         let device = device_at(server, device)?;
         match bytes {
-            Bytes::Mapped(mapped) if server.limit.is_of_machine() && mapped.len() >= LEAST_SHARED => {
+            bytes @ (Bytes::Mapped(_) | Bytes::Lent(_))
+                if server.limit.is_of_machine() && bytes.len() >= LEAST_SHARED =>
+            {
                 // The array takes no memory beside the file's.
-                memory::check_budget(server, self, mapped.len() as u64)?;
-                server.client.upload_mapped(element, dims, mapped, device)
+                memory::check_budget(server, self, bytes.len() as u64)?;
+                server.client.upload_mapped(element, dims, bytes, device)
             }
             bytes => {
                 memory::make_room(server, self, bytes.len() as u64)?;
@@ -170,7 +189,7 @@ impl Session {
                 format!("a run of a program with {} outputs wants another number of them", program.facts.outputs);
             return Err(PjrtError::Mismatch { what });
         }
-        let donated: u64 = rows.iter().flatten().filter_map(|given| given.own.as_ref()).map(|own| own.held.bytes).sum();
+        let donated: u64 = rows.iter().flatten().map(Given::donated_bytes).sum();
         memory::make_room(server, self, needed_bytes(&program, inputs.len()).saturating_sub(donated))?;
         let launch = {
             let inputs =
@@ -203,13 +222,13 @@ impl Session {
     ) -> io::Result<()> {
         match question {
             Question::Compile { executable, options, module } => {
-                let module = packet.payload(module)?;
+                let module = packet.payload(module, &self.borrowed)?;
                 self.make_program(server, ticket, executable, move |server| {
                     server.programs.compiled(&server.client, &module, &options)
                 });
             }
             Question::Load { executable, serialized } => {
-                let serialized = packet.payload(serialized)?;
+                let serialized = packet.payload(serialized, &self.borrowed)?;
                 self.make_program(server, ticket, executable, move |server| {
                     server.programs.loaded(&server.client, &serialized)
                 });
@@ -292,7 +311,10 @@ impl Session {
 
     fn download(self: &Arc<Session>, ticket: u64, id: Id) {
         let array = self.objects().array(id).cloned();
-        let room = |length| if length > MOST_INLINE { Room::in_file(length) } else { Ok(Room::Own(vec![0; length])) };
+        let room = |length| match length {
+            ..=MOST_INLINE => Ok(Room::Own(vec![0; length])),
+            _ => self.places.room(length)?.map_or_else(|| Room::in_file(length), |place| Ok(Room::Place(place))),
+        };
         let transfer = array.and_then(|array| array.buffer.download_into(room));
         let is_over = transfer.as_ref().map_or(Ok(true), Transfer::is_ready).unwrap_or(true);
         let session = self.clone();
@@ -342,37 +364,6 @@ impl Session {
     fn send(&self, packet: io::Result<Outgoing>) {
         if packet.and_then(|mut packet| packet.send(&self.socket, &|| false)).is_err() {
             self.hang_up();
-        }
-    }
-}
-
-/// An input of a run: a buffer that others may have, too, or one that the program may use.
-struct Given {
-    shared: Option<Result<Arc<Array>, PjrtError>>,
-    own: Option<Array>,
-}
-
-impl Given {
-    fn of(objects: &mut Objects, (id, is_given_away): (Id, bool)) -> Given {
-        if !is_given_away {
-            return Given { shared: Some(objects.array(id).cloned()), own: None };
-        }
-        let failure = objects.get(id).err();
-        match (objects.take(id), failure) {
-            (Some(Object::Array(array)), _) => match Arc::try_unwrap(array) {
-                Ok(own) => Given { shared: None, own: Some(own) },
-                Err(array) => Given { shared: Some(Ok(array)), own: None },
-            },
-            (_, failure) => Given { shared: Some(Err(failure.unwrap_or_else(|| unknown(id)))), own: None },
-        }
-    }
-
-    fn input(&mut self) -> Result<Input<'_>, PjrtError> {
-        match (self.own.take(), &self.shared) {
-            (Some(array), _) => Ok(Input::Donate(array.buffer)),
-            (None, Some(Ok(array))) => Ok(Input::Keep(&array.buffer)),
-            (None, Some(Err(error))) => Err(error.clone()),
-            (None, None) => Err(PjrtError::Mismatch { what: "an input is used twice".to_owned() }),
         }
     }
 }

@@ -163,7 +163,7 @@ impl Transfer {
         let (answer, mut packet) = ticket.wait()?;
         match answer {
             Answer::Array { element, dims, bytes } => {
-                let bytes = packet.payload(bytes).map_err(|error| ticket.far.garbled(&error))?;
+                let bytes = ticket.payload(&mut packet, bytes)?;
                 Literal::of(element, &dims, bytes)
             }
             other => Err(ticket.far.odd(&other)),

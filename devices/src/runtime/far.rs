@@ -154,7 +154,7 @@ impl Far {
     }
 
     fn new(route: Route, started: Started) -> Arc<Far> {
-        let (link, facts) = (Arc::new(Link::new(started.socket)), started.facts);
+        let (link, facts) = (Link::new(started.socket), started.facts);
         let current = Mutex::new(Current { link, epoch: 0, path: started.path });
         let far = Arc::new(Far { route, facts, current, next_id: AtomicU64::new(1) });
         CLIENTS.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&far));
@@ -171,7 +171,7 @@ impl Far {
             && let Some(started) = start::join_at(&self.route, current.path.clone(), Some(mark.generation))
             && started.has_resumed
         {
-            current.link = Arc::new(Link::new(started.socket));
+            current.link = Link::new(started.socket);
             return None;
         }
         // The next use starts a new connection.
@@ -188,7 +188,7 @@ impl Far {
         let mut current = self.current();
         if current.link.is_broken() {
             let started = start::connect(&self.route)?;
-            let (link, epoch) = (Arc::new(Link::new(started.socket)), current.epoch + 1);
+            let (link, epoch) = (Link::new(started.socket), current.epoch + 1);
             *current = Current { link, epoch, path: started.path };
         }
         Ok((current.link.clone(), current.epoch))
@@ -263,18 +263,21 @@ impl Far {
         devices: Vec<u32>,
     ) -> Result<Vec<Buffer>, PjrtError> {
         check_length(element, dims, bytes)?;
-        let file = (bytes.len() > MOST_INLINE).then(|| file_of(bytes)).transpose();
-        let file =
-            file.map_err(|error| PjrtError::Mismatch { what: format!("no memory for an array {dims:?}: {error}") })?;
+        let no_memory = |error| PjrtError::Mismatch { what: format!("no memory for an array {dims:?}: {error}") };
+        let is_large = bytes.len() > MOST_INLINE;
+        // A place has one reader. One file serves several devices.
+        let file = (is_large && devices.len() > 1).then(|| file_of(bytes)).transpose().map_err(no_memory)?;
         self.with_link(|link, epoch| {
             let upload = |device: &u32| {
                 let (handle, device, dims) = (self.handle(epoch), *device, dims.to_vec());
+                let place = if is_large && file.is_none() { link.written(bytes)? } else { None };
                 let request = |bytes| Request::Upload { buffer: handle.id, device, element, dims, bytes };
-                link.post(|packet| match &file {
-                    Some(file) => {
+                link.post(|packet| match (place, &file) {
+                    (Some(place), _) => packet.push_place(place, request),
+                    (None, Some(file)) => {
                         packet.push_descriptor(&request(Payload::File(bytes.len())), file.try_clone()?.into())
                     }
-                    None => packet.push_with(bytes, request),
+                    (None, None) => packet.push_with(bytes, request),
                 })?;
                 Ok(Buffer(BufferForm::Far(handle)))
             };
@@ -344,18 +347,26 @@ impl Far {
 
     /// The bytes that answer a question that is about no value.
     pub(super) fn bytes(&self, question: Question) -> Result<Vec<u8>, PjrtError> {
-        self.bytes_of(self.reply_to(question)?)
+        let (link, _) = self.link()?;
+        self.bytes_of(&link, self.reply_on(&link, question)?)
     }
 
     fn reply_to(&self, question: Question) -> Result<Arrived, PjrtError> {
         let (link, _) = self.link()?;
+        self.reply_on(&link, question)
+    }
+
+    fn reply_on(&self, link: &Link, question: Question) -> Result<Arrived, PjrtError> {
         let asked = link.ask(|packet, ask| packet.push(&ask(question))).and_then(|ticket| link.wait(ticket));
         asked.map_err(|broken| self.broken(broken))
     }
 
-    pub(super) fn bytes_of(&self, (answer, mut packet): Arrived) -> Result<Vec<u8>, PjrtError> {
+    pub(super) fn bytes_of(&self, link: &Link, (answer, mut packet): Arrived) -> Result<Vec<u8>, PjrtError> {
         match answer? {
-            Answer::Bytes(payload) => Ok(packet.payload(payload).map_err(|error| self.garbled(&error))?.to_vec()),
+            Answer::Bytes(payload) => {
+                let bytes = packet.payload(payload, &link.borrowed).map_err(|error| self.garbled(&error))?;
+                Ok(bytes.to_vec())
+            }
             other => Err(self.odd(&other)),
         }
     }

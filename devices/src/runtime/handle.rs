@@ -2,9 +2,10 @@
 
 use super::far::{Far, HAS_LOST};
 use super::link::Link;
+use crate::memory::Bytes;
 use crate::pjrt::PjrtError;
 use crate::process::packet::Incoming;
-use crate::process::protocol::{Answer, Id, Question};
+use crate::process::protocol::{Answer, Id, Payload, Question};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -57,7 +58,7 @@ impl Handle {
     pub(super) fn bytes(&self, question: Question) -> Result<Vec<u8>, PjrtError> {
         let ticket = self.far.begin(self.epoch, question)?;
         let (answer, packet) = ticket.wait()?;
-        self.far.bytes_of((Ok(answer), packet))
+        self.far.bytes_of(&ticket.link, (Ok(answer), packet))
     }
 }
 
@@ -97,6 +98,11 @@ impl Ticket {
             HAS_LOST.store(true, Ordering::Relaxed);
         }
         Ok((answer?, packet))
+    }
+
+    /// The bytes of the reply.
+    pub(super) fn payload(&self, packet: &mut Incoming, payload: Payload) -> Result<Bytes, PjrtError> {
+        packet.payload(payload, &self.link.borrowed).map_err(|error| self.far.garbled(&error))
     }
 }
 

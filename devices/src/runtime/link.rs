@@ -1,15 +1,17 @@
 //! A connection to a device process: requests in one packet after another, and the replies for those who wait.
 
 use super::far::interrupted;
+use crate::memory::Mapped;
+use crate::memory::places::{Borrowed, Number, Own, Places, Writing};
 use crate::pjrt::PjrtError;
 use crate::process::packet::{Incoming, Outgoing, TICK, wait_for};
-use crate::process::protocol::{Answer, Generation, Id, Question, Reply, Request};
+use crate::process::protocol::{Answer, Generation, Id, Question, Reply, Request, UNASKED};
 use rustix::event::PollFlags;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// A connection to a device process.
@@ -22,6 +24,9 @@ pub(super) struct Link {
     arrived: Condvar,
     tickets: AtomicU64,
     is_broken: AtomicBool,
+    /// Where arrays are that this side sends, and that it gets.
+    pub(super) places: Places,
+    pub(super) borrowed: Borrowed,
 }
 
 /// What waits to be sent.
@@ -29,6 +34,7 @@ pub(super) struct Link {
 pub(super) struct Outbox {
     packet: Outgoing,
     freed: Vec<Id>,
+    returned: Vec<Number>,
 }
 
 #[derive(Debug, Default)]
@@ -66,18 +72,30 @@ impl From<io::Error> for Broken {
 pub(super) struct Held<'a> {
     pub(super) outbox: MutexGuard<'a, Outbox>,
     _inbox: MutexGuard<'a, Inbox>,
+    places: MutexGuard<'a, Own>,
+    borrowed: MutexGuard<'a, HashMap<Number, Arc<Mapped>>>,
 }
 
 impl Link {
-    pub(super) fn new(socket: OwnedFd) -> Link {
-        Link {
-            socket,
-            outbox: Mutex::default(),
-            inbox: Mutex::default(),
-            arrived: Condvar::new(),
-            tickets: AtomicU64::new(1),
-            is_broken: AtomicBool::new(false),
-        }
+    pub(super) fn new(socket: OwnedFd) -> Arc<Link> {
+        Arc::new_cyclic(|link: &Weak<Link>| {
+            let link = link.clone();
+            let give_back = move |place| {
+                if let Some(link) = link.upgrade() {
+                    link.outbox().returned.push(place);
+                }
+            };
+            Link {
+                socket,
+                outbox: Mutex::default(),
+                inbox: Mutex::default(),
+                arrived: Condvar::new(),
+                tickets: AtomicU64::new(UNASKED + 1),
+                is_broken: AtomicBool::new(false),
+                places: Places::default(),
+                borrowed: Borrowed::new(give_back),
+            }
+        })
     }
 
     pub(super) fn is_broken(&self) -> bool {
@@ -99,7 +117,7 @@ impl Link {
 
     /// Holds all locks of the connection, so that a fork finds them free.
     pub(super) fn hold(&self) -> Held<'_> {
-        Held { outbox: self.outbox(), _inbox: self.inbox() }
+        Held { outbox: self.outbox(), _inbox: self.inbox(), places: self.places.lock(), borrowed: self.borrowed.lock() }
     }
 
     /// Adds a request, which is sent with the next one that is sent at once.
@@ -137,7 +155,11 @@ impl Link {
     /// Sends the generation's mark with the lock held.
     pub(super) fn mark(&self, held: &mut Held<'_>, generation: Generation, holders: OwnedFd) -> Result<(), Broken> {
         held.outbox.post(|packet| packet.push_descriptor(&Request::Mark { generation }, holders))?;
-        self.flush(&mut held.outbox)
+        self.flush(&mut held.outbox)?;
+        // A process that sleeps keeps no places, and none is mapped that has an array of the generation.
+        held.places.forget();
+        held.borrowed.clear();
+        Ok(())
     }
 
     /// Asks a question, and returns the ticket of its reply.
@@ -156,8 +178,8 @@ impl Link {
         self.inbox().replies.remove(&ticket);
     }
 
-    /// Whether the reply has arrived.
-    pub(super) fn has_arrived(&self, ticket: u64) -> Result<bool, Broken> {
+    /// Takes what has arrived, and does not wait.
+    fn take_all(&self) -> Result<MutexGuard<'_, Inbox>, Broken> {
         let mut inbox = self.inbox();
         if !inbox.is_read {
             while !self.is_broken() && wait_for(&self.socket, PollFlags::IN, Duration::ZERO)? {
@@ -165,6 +187,23 @@ impl Link {
             }
         }
         self.check()?;
+        Ok(inbox)
+    }
+
+    /// A place with these bytes; none where the places that are in use leave no memory for it.
+    pub(super) fn written(&self, bytes: &[u8]) -> Result<Option<Writing>, Broken> {
+        // The device process may have returned a place.
+        drop(self.take_all()?);
+        let mut room = self.places.room(bytes.len())?;
+        if let Some(room) = &mut room {
+            room.copy_from_slice(bytes);
+        }
+        Ok(room)
+    }
+
+    /// Whether the reply has arrived.
+    pub(super) fn has_arrived(&self, ticket: u64) -> Result<bool, Broken> {
+        let inbox = self.take_all()?;
         Ok(matches!(inbox.replies.get(&ticket), Some(Some(_))))
     }
 
@@ -207,6 +246,12 @@ impl Link {
             Ok(packet.take::<Reply>()?.map(|reply| (reply, packet)))
         });
         match received {
+            Ok(Some((Reply { ticket: UNASKED, answer }, _))) => {
+                if let Ok(Answer::Returned(place)) = answer {
+                    self.places.returned(place);
+                }
+                Ok(())
+            }
             Ok(Some((Reply { ticket, answer }, packet))) => {
                 if let Some(place) = inbox.replies.get_mut(&ticket) {
                     *place = Some((answer, packet));
@@ -229,6 +274,9 @@ impl Outbox {
     fn post(&mut self, add: impl FnOnce(&mut Outgoing) -> io::Result<()>) -> io::Result<()> {
         if !self.freed.is_empty() {
             self.packet.push(&Request::Free { ids: std::mem::take(&mut self.freed) })?;
+        }
+        if !self.returned.is_empty() {
+            self.packet.push(&Request::Return { places: std::mem::take(&mut self.returned) })?;
         }
         add(&mut self.packet)
     }
