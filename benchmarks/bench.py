@@ -1,6 +1,6 @@
-"""Measures this kernel and evcxr_jupyter, run in turn on the same machine, and writes the results as Markdown.
+"""Measures this kernel, its cells in turn with those of evcxr_jupyter, and writes a table as Markdown.
 
-Usage: PYTHONPATH=tests python benchmarks/bench.py --output benchmarks/README.md [--rounds 20]     (`cargo xtask bench` prepares and calls it)
+Usage: PYTHONPATH=tests python benchmarks/bench.py TABLE --output FILE [--rounds 20]     (`cargo xtask bench TABLE` prepares and calls it)
 """
 
 import argparse
@@ -9,7 +9,6 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 import time as clock
@@ -68,9 +67,6 @@ SIZES = """%%tune --oracle {oracle} --objective loss:min --max-trials {trials} -
     Ok(f64::from(std::hint::black_box(&bytes)[mib]) + mib as f64)
 }}"""
 
-
-# Heading of the section that is kept as it is.
-BY_HAND = "## Where the time of a cell goes"
 
 # 100 MB in lines of 80 bytes.
 LINES = 1_250_000
@@ -237,15 +233,6 @@ def resident(status):
     return int(line.split()[1]) * 1024
 
 
-def machine():
-    """The hardware and the versions, without the name of the machine."""
-    cpu = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
-    total = [line.split()[1] for line in open("/proc/meminfo") if line.startswith("MemTotal")]
-    rustc = subprocess.run(["rustc", "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
-    model = cpu[0] if cpu else os.uname().machine
-    return f"{len(os.sched_getaffinity(0))} cores of {model}, {int(total[0]) / 2**20:.0f} GiB of memory, rustc {rustc}"
-
-
 def say(line):
     print(line, flush=True)
 
@@ -258,14 +245,24 @@ def verdict(good):
     return "met" if good else "**missed**"
 
 
-def written_by_hand(page):
-    """The section of the page that is not measured here."""
-    start = page.index(BY_HAND)
-    return page[start : page.index("\n## ", start)].strip()
-
-
-def report(rounds, start, first, rival_first, measured, forks, stops, rates, lines, sizes, used, by_hand):
-    """The page as Markdown."""
+def cells_table(folder, rounds):
+    register_rival()
+    # Starts both once before measuring, because the first start takes longer.
+    for kernel in (OURS, RIVAL):
+        session = Session(folder, kernel)
+        session.ok("1 + 1")
+        session.close()
+    start = starts(folder, rounds)
+    used = memory_after_one_cell(folder)
+    first = first_candle_cells(folder, rounds)
+    ours, rival = Session(folder), Session(folder, RIVAL)
+    rival.cell_timeout_s = 3600
+    rival_first = rival.ok(DEPENDENCIES).seconds + rival.ok(CANDLE).seconds
+    say(f"first candle cell of {RIVAL}: {rival_first:.1f} s")
+    ours.ok(CANDLE)
+    measured = cells(ours, rival, rounds)
+    for session in (ours, rival):
+        session.close()
     rows = []
 
     def compare(name, ours, rival, goal):
@@ -281,26 +278,8 @@ def report(rounds, start, first, rival_first, measured, forks, stops, rates, lin
     rows.append(f"| first candle cell | {time(ours)} | {time(rival_first)} (once) | {ours / rival_first:.3f} | {wanted} |")
     for name, seconds in measured.items():
         compare(name, *(statistics.median(seconds[kernel]) for kernel in (OURS, RIVAL)), goal=0.25)
-
-    goals = {"small heap": 0.001, "1 GiB resident": 0.06}
-    fork_rows = [
-        f"| {name} | {time(fork)} | ≤ {time(goals[name])}: {verdict(fork <= goals[name])} | {time(cell)} |"
-        for name, (fork, cell) in forks.items()
-    ]
     used_rows = [f"| {name} | {size / 2**20:.0f} MiB | {verdict(size <= 150 * 2**20)} |" for name, size in used.items()]
-    line = statistics.median(lines)
-    resident_rows = []
-    for name, (before, after) in sizes.items():
-        change = after / before - 1
-        shown = f"{before / 2**20:.1f} MiB | {after / 2**20:.1f} MiB | {change:+.1%}"
-        resident_rows.append(f"| {name} | {shown} | {verdict(abs(change) <= 0.01)} |")
-    return f"""# Benchmarks
-
-Written by `cargo xtask bench` on {datetime.date.today()}: {machine()}.
-
-## Cells
-
-Medians of {rounds}, ferrotune and evcxr_jupyter 0.22 in turn, as a front end sees them: from sending the request to the
+    return f"""Medians of {rounds}, ferrotune and evcxr_jupyter 0.22 in turn, as a front end sees them: from sending the request to the
 reply and the end of its output. From the second row on candle is in use; the rival's first candle cell builds candle.
 
 | | ferrotune | evcxr_jupyter | ratio | goal |
@@ -312,73 +291,73 @@ Memory of the kernel and its helpers after one cell, `1 + 1`; the goal is ≤ 15
 | | memory | goal |
 |---|---|---|
 {chr(10).join(used_rows)}
+"""
 
-{by_hand}
 
-## Snapshots
-
-After every cell its process is copied before the cell's end is told. Medians of {rounds}: how long that holds up the
+def snapshots_table(folder, rounds):
+    forks, stops = snapshots(folder, rounds), interrupts(folder, min(rounds, 5))
+    goals = {"small heap": 0.001, "1 GiB resident": 0.06}
+    rows = [
+        f"| {name} | {time(fork)} | ≤ {time(goals[name])}: {verdict(fork <= goals[name])} | {time(cell)} |"
+        for name, (fork, cell) in forks.items()
+    ]
+    return f"""After every cell its process is copied before the cell's end is told. Medians of {rounds}: how long that holds up the
 process, and `println!` in that session.
 
 | | the copy | goal | `println!` |
 |---|---|---|---|
-{chr(10).join(fork_rows)}
+{chr(10).join(rows)}
 
 From an interrupt of `loop {{}}` to its reply, with the variables back: {time(max(stops))}, the longest of {len(stops)}; the goal is
 ≤ 2 s: {verdict(max(stops) <= 2)}.
+"""
 
-## Output
 
-100 MB of lines of 80 bytes that a cell prints, from the request to the end of the cell, at a client in Python, which gets every
+def output_table(folder, rounds):
+    session = Session(folder)
+    session.ok(CANDLE)
+    rates = output(session, min(rounds, 5))
+    session.close()
+    return f"""100 MB of lines of 80 bytes that a cell prints, from the request to the end of the cell, at a client in Python, which gets every
 byte: {statistics.median(rates):.0f} MB/s, the median of {len(rates)}; the goal is ≥ 20 MB/s: {verdict(statistics.median(rates) >= 20)}.
+"""
 
-## Trials
 
-From the supervisor's decision (the trial's start in the journal) to the objective's first line, with 1 GiB of shared
+def supervisor_table(folder, rounds):
+    session = Session(folder)
+    session.ok(CANDLE)
+    lines = first_lines(session, rounds)
+    sizes = memory(session, "random") | memory(session, "auto")
+    session.close()
+    line = statistics.median(lines)
+    rows = []
+    for name, (before, after) in sizes.items():
+        change = after / before - 1
+        shown = f"{before / 2**20:.1f} MiB | {after / 2**20:.1f} MiB | {change:+.1%}"
+        rows.append(f"| {name} | {shown} | {verdict(abs(change) <= 0.01)} |")
+    return f"""From the supervisor's decision (the trial's start in the journal) to the objective's first line, with 1 GiB of shared
 data: {time(line)}, the median of {len(lines)}; the goal is ≤ 20 ms: {verdict(line <= 0.02)}.
 
 Resident memory before and after {TRIALS_FOR_MEMORY} trials of 1 to 256 MiB; the goal is a change of 1 % at most:
 
 | process | before | after | change | goal |
 |---|---|---|---|---|
-{chr(10).join(resident_rows)}
+{chr(10).join(rows)}
 """
+
+
+TABLES = {"cells": cells_table, "snapshots": snapshots_table, "output": output_table, "supervisor": supervisor_table}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("table", choices=TABLES)
     parser.add_argument("--output", type=pathlib.Path, required=True)
     parser.add_argument("--rounds", type=int, default=20)
     arguments = parser.parse_args()
-    register_rival()
     with tempfile.TemporaryDirectory() as folder:
-        # Starts both once before measuring, because the first start takes longer.
-        for kernel in (OURS, RIVAL):
-            session = Session(folder, kernel)
-            session.ok("1 + 1")
-            session.close()
-        start = starts(folder, arguments.rounds)
-        used = memory_after_one_cell(folder)
-        first = first_candle_cells(folder, arguments.rounds)
-        ours, rival = Session(folder), Session(folder, RIVAL)
-        rival.cell_timeout_s = 3600
-        rival_first = rival.ok(DEPENDENCIES).seconds + rival.ok(CANDLE).seconds
-        say(f"first candle cell of {RIVAL}: {rival_first:.1f} s")
-        ours.ok(CANDLE)
-        measured = cells(ours, rival, arguments.rounds)
-        rival.close()
-        forks = snapshots(folder, arguments.rounds)
-        stops = interrupts(folder, 5)
-        rates = output(ours, 5)
-        lines = first_lines(ours, arguments.rounds)
-        sizes = memory(ours, "random") | memory(ours, "auto")
-        ours.close()
-    by_hand = written_by_hand(arguments.output.read_text(encoding="utf-8"))
-    page = report(
-        arguments.rounds, start, first, rival_first, measured, forks, stops, rates, lines, sizes, used, by_hand
-    )
-    arguments.output.write_text(page, encoding="utf-8")
-    say(page)
+        text = TABLES[arguments.table](folder, arguments.rounds)
+    arguments.output.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

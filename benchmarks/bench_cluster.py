@@ -1,8 +1,7 @@
 """Several processes that train or search together: all-reduce beside OpenMPI's, and trials per second of searches of one study in
-PostgreSQL beside Optuna's. `cargo xtask bench cluster` writes benchmarks/cluster.md with it."""
+PostgreSQL beside Optuna's. `cargo xtask bench all-reduce` and `cargo xtask bench studies` prepare and call it."""
 
 import argparse
-import datetime
 import os
 import pathlib
 import shutil
@@ -17,7 +16,6 @@ import sqlalchemy
 
 import debian
 import postgresql
-from bench import machine
 from session import TARGET
 from session import free_port
 
@@ -145,43 +143,43 @@ A study of {LARGE:,} trials with two parameters: a program opens it, adds a tria
 with Optuna, {theirs / ours:.1f} times as long. The median of {ROUNDS} programs each."""
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--output", type=pathlib.Path)
-    arguments = parser.parse_args()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
+def all_reduce_table():
     program = mpi()
     version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0].split()[-1]
-    page = f"""# Several processes: gradients beside OpenMPI, searches beside Optuna
-
-Written by `cargo xtask bench cluster` on {datetime.date.today()}: {machine()}; OpenMPI {version}, Optuna {optuna.__version__}, PostgreSQL on the
-same machine. The programs take turns; a figure is the median of {ROUNDS} turns.
-
-## Gradients: all-reduce on the loopback
-
-`Replica::all_reduce_mean` of f32, the median of 300 rounds of 1 MB and of 11 of 100 MB, beside `MPI_Allreduce` over TCP and over shared memory,
-which only processes of one machine have. A ratio above 1 is how many times as fast the mesh is. It sums in double precision and in one
-order, so that the result is the same in every bit on all workers.
+    return f"""`Replica::all_reduce_mean` of f32, the median of 300 rounds of 1 MB and of 11 of 100 MB, beside `MPI_Allreduce` of OpenMPI {version} over TCP and
+over shared memory, which only processes of one machine have. The programs take turns; a figure is the median of {ROUNDS} turns. A ratio above 1 is how
+many times as fast the mesh is. It sums in double precision and in one order, so that the result is the same in every bit on all workers.
 
 | values | processes | mesh | OpenMPI, TCP | OpenMPI, shared memory | ratio to TCP | ratio to shared memory |
 |---|---|---|---|---|---|---|
 {chr(10).join(reductions(program))}
+"""
 
-## Searches: trials of nothing in PostgreSQL
 
-Trials per second of all processes together, from the first one's beginning to the last one's end, with two parameters drawn at random. The goal with 64 processes is
-a ratio of 5.
+def studies_table():
+    return f"""Trials per second of all processes together, from the first one's beginning to the last one's end, with two parameters drawn at random; PostgreSQL on
+the same machine, Optuna {optuna.__version__}. The programs take turns; a figure is the median of {ROUNDS} turns. The goal with 64 processes is a ratio of 5.
 
 | processes | trials | ferrotune, trials/s | Optuna, trials/s | ratio |
 |---|---|---|---|---|
 {chr(10).join(searches())}
 """
+
+
+TABLES = {"all-reduce": all_reduce_table, "studies": studies_table}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("table", choices=TABLES)
+    parser.add_argument("--output", type=pathlib.Path)
+    arguments = parser.parse_args()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    text = TABLES[arguments.table]()
     if arguments.output:
-        # What the torture test has measured stays.
-        _, heading, faults = arguments.output.read_text().partition("\n## Faults")
-        arguments.output.write_text(page + heading + faults)
+        arguments.output.write_text(text, encoding="utf-8")
     else:
-        print(page)
+        print(text)
 
 
 main()

@@ -1,10 +1,9 @@
 """Reads the same files here, with tf.data and with PyTorch's DataLoader, and writes what each gets in a second as Markdown.
 
-Usage: PYTHONPATH=tests python benchmarks/bench_data.py --output benchmarks/data.md     (`cargo xtask bench data` prepares and calls it)
+Usage: PYTHONPATH=tests python benchmarks/bench_data.py --output FILE     (`cargo xtask bench data` prepares and calls it)
 """
 
 import argparse
-import datetime
 import importlib.metadata
 import json
 import os
@@ -19,7 +18,7 @@ import duckdb
 import numpy
 from PIL import Image
 
-from bench import machine, say
+from bench import say
 from session import Session
 
 IMAGES, SIZE, PIXELS, BATCH = 1000, (500, 375), 224, 32
@@ -178,9 +177,7 @@ def report(rates, step, plain, profiled):
             cells, ratio = [f"{value:,.0f} {unit}" for value in (own, *others)], own / max(others)
         rows.append(f"| {name} | {' | '.join(cells)} | {ratio:.2f} | {'met' if ratio > 1 else '**missed**'} |")
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("tensorflow-cpu", "torch", "pyarrow", "pillow"))
-    return f"""# Input of training, against tf.data and PyTorch's DataLoader
-
-Written by `cargo xtask bench data` on {datetime.date.today()}: {machine()}; {versions}.
+    return f"""Versions: {versions}.
 
 The same files and transforms, each program in a process of its own, one after the other; the median of {PASSES - 1} passes after a first one.
 A ratio above 1 is how many times as fast as the better of the two.

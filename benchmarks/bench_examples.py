@@ -1,6 +1,6 @@
 """Runs the examples of Rust's standard library as cells, whole and cut into statements, and writes how many run as Markdown.
 
-Usage: PYTHONPATH=tests python benchmarks/bench_examples.py --output benchmarks/examples.md [--sample N] [--seed S] [--all] [--jobs N] [--rival PROGRAM]
+Usage: PYTHONPATH=tests python benchmarks/bench_examples.py --output FILE [--sample N] [--seed S] [--all] [--jobs N] [--rival PROGRAM]
 (`cargo xtask bench examples` prepares and calls it)
 
 Each result is a line of target/examples.jsonl. A failure counts only if it is repeated in a kernel of its own, so that no example
@@ -10,7 +10,6 @@ fails because of another one.
 import argparse
 import collections
 import dataclasses
-import datetime
 import json
 import multiprocessing
 import pathlib
@@ -22,7 +21,7 @@ import tempfile
 import time
 
 import rust_examples
-from bench import machine, register_rival, say
+from bench import register_rival, say
 from session import TARGET, Session
 
 CELL_TIMEOUT_S = 60
@@ -197,7 +196,7 @@ def known_failures(results):
     return "\n".join(lines) + "\n"
 
 
-def report(library, chosen, passed, results, command):
+def report(library, chosen, passed, results):
     rows = []
     for kernel in (OURS, RIVAL):
         for mode, goal in GOALS.items():
@@ -214,11 +213,7 @@ def report(library, chosen, passed, results, command):
         names = ", ".join(f"`{result.place}`" for result in group[:NAMES]) + (", …" if len(group) > NAMES else "")
         failures.append(f"| {mode} | {len(group)} | {error.replace('|', chr(92) + '|')} | {names} |")
     seconds = sum(result.seconds for result in results)
-    return f"""# The standard library's examples
-
-Written by `{command}` on {datetime.date.today()}: {machine()}.
-
-The documentation of `core`, `alloc` and `std`, as `rust-src` has it, has {len(library.examples):,} examples that are programs for the stable compiler.
+    return f"""The documentation of `core`, `alloc` and `std`, as `rust-src` has it, has {len(library.examples):,} examples that are programs for the stable compiler.
 Left out are {library.unstable:,} with unstable features, {library.not_run:,} that rustdoc does not run (`no_run`, `compile_fail`, `ignore`), {library.other:,} in other
 languages, {library.generated:,} with text that a macro makes, and {library.repeated:,} that repeat another one of their file.
 Of {len(chosen):,} examples rustdoc runs {len(passed):,} here, with edition 2024; others are for other platforms or older editions.
@@ -282,8 +277,7 @@ def main():
         examples = [example for example in chosen if example.name in passed]
         for kernel in kernels:
             run_all(folder, kernel, arguments.mode or list(GOALS), examples, arguments.jobs, done)
-    options = " ".join(sys.argv[1:]).replace(f"--output {arguments.output}", "").strip()
-    page = report(library, chosen, passed, results, f"cargo xtask bench examples {options}".strip())
+    page = report(library, chosen, passed, results)
     if not arguments.again:
         arguments.output.write_text(page, encoding="utf-8")
     if arguments.known:

@@ -1,10 +1,9 @@
 """Runs one search here and with Keras Tuner, of the same model on the same data, and writes times and memory as Markdown.
 
-Usage: PYTHONPATH=tests python benchmarks/bench_keras.py --output benchmarks/keras.md     (`cargo xtask bench keras` prepares and calls it)
+Usage: PYTHONPATH=tests python benchmarks/bench_keras.py --output FILE     (`cargo xtask bench keras` prepares and calls it)
 """
 
 import argparse
-import datetime
 import json
 import os
 import pathlib
@@ -17,7 +16,7 @@ import time as clock
 
 import numpy
 
-from bench import machine, say
+from bench import say
 from session import Session, resident_bytes
 
 TRIALS, EPOCHS, BATCH, EXAMPLES, TRAINING = 50, 5, 64, 5120, 4096
@@ -194,9 +193,7 @@ def report(measured, best):
     import importlib.metadata
 
     versions = " and ".join(f"{name} {importlib.metadata.version(name)}" for name in ("keras-tuner", "tensorflow-cpu"))
-    return f"""# A search, against Keras Tuner
-
-Written by `cargo xtask bench keras` on {datetime.date.today()}: {machine()}; {versions}.
+    return f"""Versions: {versions}.
 
 Random search of {TRIALS} trials, one after the other: units (32 to 512) and learning rate of a network with one hidden
 layer, {EPOCHS} epochs of Adam over {TRAINING} examples of 64 numbers in batches of {BATCH}, in the same order, with first

@@ -1,11 +1,10 @@
 """Trains one model on the same data with `Fit`, Keras, Lightning and PyTorch, and writes the times of epochs as Markdown.
 
-Usage: PYTHONPATH=tests python benchmarks/bench_training.py --output benchmarks/training.md [--rows 60000] [--rounds 3]
+Usage: PYTHONPATH=tests python benchmarks/bench_training.py --output FILE [--rows 60000] [--rounds 3]
 (`cargo xtask bench training` prepares and calls it)
 """
 
 import argparse
-import datetime
 import importlib.metadata
 import json
 import os
@@ -18,7 +17,7 @@ import time as clock
 
 import numpy
 
-from bench import machine, say
+from bench import say
 
 ROOT = pathlib.Path(__file__).parent.parent
 FEATURES, HIDDEN, CLASSES = 784, 128, 10
@@ -242,7 +241,7 @@ def seconds(value):
 
 
 def report(turns, rows, load):
-    """The page of all turns, each the measured values of the programs by name. `load` is the system's load before them."""
+    """The text about all turns, each the measured values of the programs by name. `load` is the system's load before them."""
     shown = ("imports", "device", "first", "later", "loss", "accuracy")
     middle = {name: {what: statistics.median(turn[name][what] for turn in turns) for what in shown} for name in NAMES}
     lines = []
@@ -256,9 +255,7 @@ def report(turns, rows, load):
         one, other = (f"{middle[name][what] / middle[best][what]:.2f}" for name in (CPU, XLA))
         ratios.append(f"| {label} | {best}, {seconds(middle[best][what])} | {one} | {other} |")
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
-    return f"""# Epochs of training, against Keras, Lightning and PyTorch
-
-Written by `cargo xtask bench training` on {datetime.date.today()}: {machine()}, at a load of {load:.1f} before the first turn; {versions}.
+    return f"""At a load of {load:.1f} before the first turn; {versions}.
 
 The model is an MLP {FEATURES}-{HIDDEN}-{CLASSES} with ReLU. It trains for {EPOCHS} epochs on {rows:,} rows of `f32` in memory, with cross-entropy, AdamW
 (rate {RATE}, decay {DECAY}) and batches of {BATCH}, in a new order of all rows in each epoch. The labels are the classes of a teacher network. All

@@ -1,15 +1,13 @@
 """What a trial costs beside its training, on a device that trials share and on XLA's compiler for the CPU, which each trial opens itself.
-`cargo xtask bench trials` writes benchmarks/trials.md with it. XLA:CPU stands in for a card, by the place of the card's plugin.
+`cargo xtask bench trials` prepares and calls it. XLA:CPU stands in for a card, by the place of the card's plugin.
 """
 
 import argparse
-import datetime
 import pathlib
 import re
 import statistics
 import tempfile
 
-from bench import machine
 from device_place import Place
 from test_devices_cards import beside, install
 from test_devices_xla import XLA_CPU
@@ -72,9 +70,7 @@ def main():
         measured = [("shared device process", "cuda"), ("XLA:CPU in each trial", "cpu")]
         rows = [row for name, plugin in measured for row in measure(pathlib.Path(folder), name, plugin)]
     lines = [
-        "# What a trial costs beside its training",
-        "",
-        f"Written by `cargo xtask bench trials` on {datetime.date.today()}: {machine()}. A search of {TRIALS} trials, one at a time; each makes a",
+        f"A search of {TRIALS} trials, one at a time; each makes a",
         f"network 16-16-4 with AdamW, compiles its step, and runs it {STEPS + 1} times, reading the loss each time. XLA:CPU stands in for a card, by",
         "the place of the card's plugin. The second search has the same programs. Medians of all trials but the first.",
         "",

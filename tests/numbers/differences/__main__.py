@@ -8,10 +8,6 @@ import pathlib
 import sys
 
 from differences import program, suite
-from differences.place import ROOT
-
-REPORT = ROOT / "benchmarks/numbers.md"
-MARK = "<!-- tables -->\n"
 
 
 def main():
@@ -21,7 +17,7 @@ def main():
     parser.add_argument("--seed", type=int, default=suite.seed())
     parser.add_argument("--wide", action="store_true", help="all types and views on the plugin, too")
     parser.add_argument("--differences", type=pathlib.Path, help="a file for the differences, by kind")
-    parser.add_argument("--report", action="store_true", help=f"write how many cases there are into {REPORT.name}")
+    parser.add_argument("--output", type=pathlib.Path, help="a file for the number of cases; `cargo xtask bench numbers` writes it into its page")
     options = parser.parse_args()
     reports, found = [], {}
     for mode in options.mode or program.MODES:
@@ -34,16 +30,15 @@ def main():
     if options.differences:
         sections = [f"## {mode}: {kind}\n\n" + "".join(f"* {line}\n" for line in lines) for (mode, kind), lines in sorted(found.items())]
         options.differences.write_text(f"# Differences, seed {options.seed}\n\n" + "\n".join(sections))
-    if options.report:
-        write_report(reports)
-    sys.exit(any(report.differences for report in reports))
+    if options.output:
+        options.output.write_text(table(reports), encoding="utf-8")
+    else:
+        sys.exit(any(report.differences for report in reports))
 
 
-def write_report(reports):
-    kept = REPORT.read_text().split(MARK)[0]
+def table(reports):
     rows = "".join(f"| {report.mode} | {report.operations} | {report.cases} | {len(report.differences)} |\n" for report in reports)
-    table = f"Seed {reports[0].seed}:\n\n| computed | rows of the table | cases | cases that differ |\n|---|---|---|---|\n"
-    REPORT.write_text(kept + MARK + table + rows)
+    return f"Seed {reports[0].seed}:\n\n| computed | rows of the table | cases | cases that differ |\n|---|---|---|---|\n{rows}"
 
 
 if __name__ == "__main__":
