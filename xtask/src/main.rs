@@ -1,7 +1,7 @@
 //! `cargo xtask TASK` runs a task of this repository. Needs Rust and Python, and installs all other tools itself. Writes only
-//! under `target/` and the sources in `patched/` that git ignores; only `install` writes to the user's folders. The
-//! exceptions are Chromium and PostgreSQL, which `test` installs with apt-get if it runs as root and does not find them
-//! (`tests/browser.py`, `tests/postgresql.py`, `tuner/journal/tests/it/postgres.rs`).
+//! under `target/` and the sources in `patched/` that git ignores; only `install` writes to the user's folders. The exceptions are the
+//! pages in `benchmarks/`, which `bench` writes, and Chromium and PostgreSQL, which `test` installs with apt-get if it runs as root and
+//! does not find them (`tests/browser.py`, `tests/postgresql.py`, `tuner/journal/tests/it/postgres.rs`).
 
 mod bench;
 mod book;
@@ -40,7 +40,7 @@ const TASKS: &[Task] = &[
     Task { name: "tidy", help: "check the style rules that no compiler checks", run: tidy::run },
     Task {
         name: "bench",
-        help: "compare with evcxr_jupyter; `bench hpo|digits|keras`: compare searches with Optuna and Keras Tuner; `bench examples`: run the standard library's examples",
+        help: "list the tables of figures; `bench NAME`: measure one anew beside its rivals; `bench --mark`: mark those older than a release",
         run: bench::run,
     },
     Task { name: "book", help: "make a book of the guide in docs", run: book::run },

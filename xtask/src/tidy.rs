@@ -1,6 +1,7 @@
 //! `cargo xtask tidy` checks the style rules that no compiler checks. Never changes a file.
 
 mod arrows;
+mod figures;
 pub(crate) mod guide;
 mod reasons;
 mod rust;
@@ -47,6 +48,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         }
     }
     complaints.extend(guide::check(&pages, |path| root.join(path).exists()));
+    complaints.extend(figures::check(&pages, env!("CARGO_PKG_VERSION")));
     for package in tree::HOSTS {
         complaints.extend(tree::forbidden(package, &dependencies(root, package, "99")?));
     }

@@ -1,7 +1,7 @@
-//! `cargo xtask bench digits` compares the oracles and Optuna's default on real training, with the same budget, and writes
-//! `benchmarks/digits.md`.
+//! `cargo xtask bench digits` compares the oracles and Optuna's default on real training, with the same budget. Times nothing.
 
 use super::hpo::Results;
+use super::{Request, without_options};
 use crate::environment::{Environment, cargo};
 use crate::step;
 use anyhow::{Context, Result};
@@ -15,7 +15,9 @@ const COUNTED: [usize; 3] = [10, 20, 40];
 const SEEDS: &str = "20";
 
 /// Runs all searches, which takes about ten minutes.
-pub(super) fn run(root: &Path) -> Result<()> {
+pub(super) fn run(request: &Request<'_>) -> Result<Option<String>> {
+    without_options(request)?;
+    let root = request.root;
     let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
     let bench = ["bench", "--quiet", "--locked", "--package", "ferrotune-study", "--bench", "digits"];
     let mut lines = String::new();
@@ -32,8 +34,7 @@ pub(super) fn run(root: &Path) -> Result<()> {
         python.args([RIVAL, "0", SEEDS, "digits"]);
         step::output(python.env("FERROTUNE_DIGITS", program(root, &bench)?).env("RAYON_NUM_THREADS", "1"))
     })?;
-    std::fs::write(root.join("benchmarks/digits.md"), page(&Results::read(&lines, COUNTED.len())?)?)
-        .context("cannot write benchmarks/digits.md")
+    text(&Results::read(&lines, COUNTED.len())?).map(Some)
 }
 
 /// The path of the bench, which cargo builds first.
@@ -46,26 +47,26 @@ fn program(root: &Path, bench: &[&str]) -> Result<String> {
     last.map(str::to_owned).context("cargo does not say where the bench is")
 }
 
-fn page(results: &Results) -> Result<String> {
-    let mut page = String::from("# Searches of real training, against Optuna\n\n");
+fn text(results: &Results) -> Result<String> {
+    let mut text = String::new();
     writeln!(
-        page,
-        "Written by `cargo xtask bench digits`. A network that reads the notebooks' digits, {SEEDS} seeds: units, layers, \
+        text,
+        "A network that reads the notebooks' digits, {SEEDS} seeds: units, layers, \
          learning rate, batch, and the optimiser with its weight decay (`tuner/study/benches/digits.rs`). The lowest validation \
          loss found, as the median over the seeds; in brackets, how many of them did better than Optuna's default with \
          the same seed, first weights and order of batches included.\n"
     )?;
-    writeln!(page, "| | {} |\n|---|{}", COUNTED.map(|count| format!("{count} trials")).join(" | "), "---|".repeat(3))?;
+    writeln!(text, "| | {} |\n|---|{}", COUNTED.map(|count| format!("{count} trials")).join(" | "), "---|".repeat(3))?;
     for sampler in ORACLES.into_iter().chain([RIVAL]) {
-        write!(page, "| `{sampler}` |")?;
+        write!(text, "| `{sampler}` |")?;
         for number in 0..COUNTED.len() {
             let (own, rival) = (results.numbers(sampler, "digits", number), results.numbers(RIVAL, "digits", number));
             let better = own.iter().zip(&rival).filter(|(own, rival)| own < rival).count();
             let median = results.median(sampler, "digits", number).context("a search is missing")?;
             let wins = if sampler == RIVAL { String::new() } else { format!(" ({better})") };
-            write!(page, " {median:.4}{wins} |")?;
+            write!(text, " {median:.4}{wins} |")?;
         }
-        writeln!(page)?;
+        writeln!(text)?;
     }
-    Ok(page)
+    Ok(text)
 }

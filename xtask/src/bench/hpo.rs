@@ -1,8 +1,9 @@
 //! `cargo xtask bench hpo` compares the oracles with Optuna's samplers on formulas on this machine, measures the time of an
-//! answer, and writes `benchmarks/hpo.md`. Trains nothing.
+//! answer. Trains nothing.
 
 mod page;
 
+use super::Request;
 use crate::environment::{Environment, cargo};
 use crate::step;
 use anyhow::{Context, Result, anyhow, bail};
@@ -116,9 +117,9 @@ const SPEED: [(&str, &str, &[&str]); 3] = [
     ("`gp`, after 100 trials", "≤ 20 ms", &["speed", "--", "ask", "gp", "100"]),
 ];
 
-/// Runs every search and writes the page. `--seeds N` limits the number of searches for each problem and row.
-pub(super) fn run(root: &Path, arguments: &[String]) -> Result<()> {
-    let most = parse(arguments)?;
+/// Runs every search. `--seeds N` limits the number of searches for each problem and row.
+pub(super) fn run(request: &Request<'_>) -> Result<Option<String>> {
+    let (root, most) = (request.root, parse(request.options)?);
     let started = Instant::now();
     let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
     step::step("Optuna's samplers", || environment.add("benchmarks/requirements-hpo.txt"))?;
@@ -127,8 +128,7 @@ pub(super) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     let (losses, fronts) = (searches(&ROWS, &problems)?, searches(&FRONT_ROWS, &FRONTS)?);
     let speed: Vec<String> = SPEED.iter().map(|(what, _, words)| speed(root, what, words)).collect::<Result<_>>()?;
     let minutes = started.elapsed().as_secs() / 60;
-    let page = page::page(&losses, &fronts, &speed, most, minutes)?;
-    std::fs::write(root.join("benchmarks/hpo.md"), page).context("cannot write benchmarks/hpo.md")
+    page::text(&losses, &fronts, &speed, minutes).map(Some)
 }
 
 /// Runs the searches of these rows. Optuna's searches run at the same time as ours, so that two processors have work.

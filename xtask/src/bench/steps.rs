@@ -1,5 +1,5 @@
 //! `cargo xtask bench steps` measures training steps in unchanged candle, in candle as cells and trials have it, and in PyTorch,
-//! JAX and burn, in turns on the same cores. Writes the tables of `benchmarks/steps.md`.
+//! JAX and burn, in turns on the same cores.
 //!
 //! A mode of training is one line of [`MODES`] and, in its program under `benchmarks/bench_steps`, one function.
 
@@ -7,12 +7,12 @@ mod figures;
 mod page;
 mod program;
 
+use super::Request;
 use crate::environment::Environment;
 use crate::step;
 use anyhow::{Context, Result, bail};
 use figures::Figures;
 use program::{Program, Running};
-use std::path::Path;
 
 /// A mode of training: a program with an argument.
 struct Mode {
@@ -60,8 +60,13 @@ const WARM_UP: usize = 5;
 /// The largest allowed difference between these losses, relative to the loss of the first mode.
 const TOLERANCE: f64 = 1e-3;
 
-pub(super) fn run(root: &Path, arguments: &[String]) -> Result<()> {
-    let rounds = match arguments {
+/// A program in Python that prints the versions of the rivals from PyPI, and that of XLA:CPU.
+const VERSIONS: &str = "from importlib.metadata import version\n\
+                        print(', '.join(f'{name} {version(name)}' for name in ['torch', 'jax', 'xla_cpu_pjrt']))";
+
+pub(super) fn run(request: &Request<'_>) -> Result<Option<String>> {
+    let root = request.root;
+    let rounds = match request.options {
         [] => ROUNDS,
         [option, count] if option == "--rounds" => count.parse().context("--rounds needs a number")?,
         _ => bail!("usage: cargo xtask bench steps [--rounds N]"),
@@ -80,7 +85,9 @@ pub(super) fn run(root: &Path, arguments: &[String]) -> Result<()> {
     for model in &MODELS {
         table.push(step::step(model.name, || measure(model, rounds, &mut running))?);
     }
-    page::write(root, &table, rounds)
+    let mut versions = environment.python();
+    let rivals = step::output(versions.args(["-c", VERSIONS]))?;
+    page::text(&table, rounds, rivals.trim()).map(Some)
 }
 
 /// Measures the figures of each mode for a model.

@@ -1,4 +1,4 @@
-//! The page `benchmarks/hpo.md`: its tables, and the limits of what they show. Runs nothing.
+//! The text of `benchmarks/hpo.md`: its tables, and the limits of what they show. Runs nothing.
 
 use super::{COUNTED, FRESH, FRONTS, HELD_OUT, KINDS, Results, Row, SPEED};
 use anyhow::Result;
@@ -7,13 +7,12 @@ use std::fmt::Write as _;
 /// The rows of a table, each with the results of its searches.
 type Rows<'a> = &'a [(&'a Row, Results)];
 
-/// The whole page. `minutes` is the total time, and `most` is the largest number of searches for each problem and row.
-pub(super) fn page(losses: Rows<'_>, fronts: Rows<'_>, speed: &[String], most: u32, minutes: u64) -> Result<String> {
-    let mut page = String::from("# Search quality, against Optuna\n\n");
-    let limit = if most == u32::MAX { String::new() } else { format!(" --seeds {most}") };
+/// The whole text. `minutes` is the total time.
+pub(super) fn text(losses: Rows<'_>, fronts: Rows<'_>, speed: &[String], minutes: u64) -> Result<String> {
+    let mut page = String::new();
     writeln!(
         page,
-        "Written by `cargo xtask bench hpo{limit}` in {minutes} minutes. Medians, over the seeds, of the best value found; \
+        "All searches took {minutes} minutes. Medians, over the seeds, of the best value found; \
          lower is better. Where losses have noise, it is the loss without noise of the trial that looks best. Problems: \
          `tuner/oracle/benches/hpo/problems.rs`. The last column is the mean time that a trial's suggestions and its result \
          take, in milliseconds; other work of the machine is in it. [oracles.md](oracles.md) has what single \
@@ -84,8 +83,8 @@ mod tests {
         let (seen, fresh) = (Row::new("auto", 0, 1, 100), Row::new("optuna-gp", FRESH, 1, 25));
         let long = Results::read("auto,branin,0,4,3,2,1,9", 5).unwrap();
         let short = Results::read("optuna-gp,branin,100,8,7,9", 3).unwrap();
-        let page = page(&[(&seen, long), (&fresh, short)], &[], &["fast".to_owned()], 1, 3).unwrap();
-        assert!(page.contains("bench hpo --seeds 1` in 3 minutes"), "{page}");
+        let page = text(&[(&seen, long), (&fresh, short)], &[], &["fast".to_owned()], 3).unwrap();
+        assert!(page.starts_with("All searches took 3 minutes. "), "{page}");
         assert_eq!(page.matches("| `auto` | 0–0, looked at | 4.000 |").count(), 1);
         // The rows are those after 10 and after 25 trials, for each kind of problem.
         assert_eq!(page.matches("| `optuna-gp` | 100–100 |").count(), 2 * KINDS.len());

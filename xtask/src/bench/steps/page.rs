@@ -1,31 +1,15 @@
-//! The tables in `benchmarks/steps.md`, between two marks. The text around them is written by hand.
+//! The tables in `benchmarks/steps.md`.
 
 use super::figures::Figures;
 use super::{MODELS, MODES};
 use anyhow::{Context, Result};
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
-const PAGE: &str = "benchmarks/steps.md";
-const BEGIN: &str = "<!-- tables -->\n";
-const END: &str = "<!-- end of the tables -->\n";
-
-/// Prints the tables, and writes them into the page.
-pub(super) fn write(root: &Path, table: &[Vec<Figures>], rounds: usize) -> Result<()> {
-    let tables = tables(table, rounds)?;
-    eprint!("{tables}");
-    let path = root.join(PAGE);
-    let page = fs::read_to_string(&path).with_context(|| format!("cannot read {PAGE}"))?;
-    let around = page.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    let (before, after) = around.with_context(|| format!("{PAGE} has no marks for the tables"))?;
-    fs::write(&path, format!("{before}{BEGIN}{tables}{END}{after}")).with_context(|| format!("cannot write {PAGE}"))
-}
-
-fn tables(table: &[Vec<Figures>], rounds: usize) -> Result<String> {
+/// The text of the tables. `rivals` has their versions.
+pub(super) fn text(table: &[Vec<Figures>], rounds: usize, rivals: &str) -> Result<String> {
     let cores = std::thread::available_parallelism().context("cannot count the cores")?;
     let mut text = String::new();
-    writeln!(text, "Time of a step in milliseconds, on {cores} cores, {rounds} turns each:\n")?;
+    writeln!(text, "Time of a step in milliseconds, on {cores} cores, {rounds} turns each, with {rivals}:\n")?;
     times(&mut text, table, |figures| figures.wall_ms)?;
     writeln!(text, "Processor time of a step in milliseconds, of all threads together:\n")?;
     times(&mut text, table, |figures| figures.processor_ms)?;
