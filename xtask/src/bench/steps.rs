@@ -73,6 +73,7 @@ pub(super) fn run(request: &Request<'_>) -> Result<Option<String>> {
     };
     let environment = step::step("tools", || Environment::prepare_for_tests(root))?;
     step::step("PyTorch", || environment.add("benchmarks/requirements-steps.txt"))?;
+    let rivals = step::output(environment.python().args(["-c", VERSIONS]))?;
     let weights = program::write_weights(root)?;
     for program in [Program::Candle, Program::Ours, Program::Burn] {
         step::step(&format!("build {}", program.name()), || program.build(root))?;
@@ -85,8 +86,6 @@ pub(super) fn run(request: &Request<'_>) -> Result<Option<String>> {
     for model in &MODELS {
         table.push(step::step(model.name, || measure(model, rounds, &mut running))?);
     }
-    let mut versions = environment.python();
-    let rivals = step::output(versions.args(["-c", VERSIONS]))?;
     page::text(&table, rounds, rivals.trim()).map(Some)
 }
 
