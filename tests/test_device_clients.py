@@ -71,7 +71,7 @@ def test_twenty_clients_at_once_start_one_device_process(place):
         time.sleep(0.005)
     for client in clients:
         lines = client.communicate()[0].splitlines()
-        assert client.returncode == 0 and len(lines) == 15 and all(line.startswith("ok: ") for line in lines), lines
+        assert client.returncode == 0 and len(lines) == 16 and all(line.startswith("ok: ") for line in lines), lines
     assert len(seen) == 1
 
 

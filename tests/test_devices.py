@@ -106,7 +106,7 @@ def test_a_plugin_does_all_that_the_contract_asks_for():
     ran = subprocess.run([CONTRACT, PLUGIN], env=os.environ | HELPER, capture_output=True, text=True, timeout=120)
     lines = ran.stdout.splitlines()
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert len(lines) == 15 and all(line.startswith("ok: ") for line in lines), ran.stdout
+    assert len(lines) == 16 and all(line.startswith("ok: ") for line in lines), ran.stdout
     assert not any("cannot be shown" in line for line in lines), "the test plugin has two devices"
 
 

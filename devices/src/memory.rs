@@ -40,7 +40,7 @@ fn place_file(length: usize) -> io::Result<(File, MmapMut)> {
     Ok((file, map))
 }
 
-/// A sealed memory file that is mapped into this process.
+/// A memory file that is mapped into this process: it is sealed, or a place of the other side of a connection.
 #[derive(Debug)]
 pub(crate) struct Mapped(Mmap);
 

@@ -26,6 +26,7 @@ use programs::Programs;
 use protocol::{Generation, Hello, VERSION, Welcome};
 use rustix::event::PollFlags;
 use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use session::Session;
 use socket::Socket;
 use std::collections::{HashSet, VecDeque};
@@ -100,6 +101,9 @@ fn run(name: &str, plugin: &Path, socket: &Path) -> io::Result<()> {
         rustix::process::setsid()?;
     }
     std::env::set_current_dir("/")?;
+    // Each client has connections and places.
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
     // A search raises its own priority, and its children inherit that.
     if rustix::process::getpriority_process(None)? < 0 {
         rustix::process::setpriority_process(None, 0)?;
@@ -217,8 +221,9 @@ impl Server {
         self.sessions().push(Arc::downgrade(&session));
         let served = session.serve(self);
         // Threads that wait for the device may have the session longer.
-        *session.objects() = Objects::default();
+        // Nobody reads the replies any more, so that none of them waits while the objects are locked.
         session.hang_up();
+        *session.objects() = Objects::default();
         self.sessions()
             .retain(|known| known.strong_count() > 0 && !std::ptr::eq(known.as_ptr(), Arc::as_ptr(&session)));
         served

@@ -14,11 +14,15 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The bytes of all places of one side.
-const MOST_BYTES: usize = 128 << 20;
+/// The bytes of the places of one side that are free: a place that is lent is the array's own memory.
+const MOST_FREE_BYTES: usize = 128 << 20;
 
-/// The number of places of one side.
+/// The number of places of one side, free or not.
 const MOST_PLACES: usize = 64;
+
+/// The least number of bytes of an array whose place a plugin may use as the array. A process has 65,530 mappings at most: with arrays of
+/// this size they suffice for 256 GiB.
+pub(crate) const LEAST_SHARED: usize = 4 << 20;
 
 /// The number of a place, which is unique on its connection and side.
 pub(crate) type Number = u64;
@@ -43,8 +47,7 @@ pub(crate) struct Places(Arc<Mutex<Own>>);
 pub(crate) struct Own {
     free: Vec<Place<MmapMut>>,
     lent: HashMap<Number, Place<Mmap>>,
-    /// The bytes and the number of the places, with those that are being written.
-    bytes: usize,
+    /// The number of places, with those that are being written.
     count: usize,
     last: Number,
     /// How many times all places were forgotten.
@@ -58,7 +61,7 @@ impl Places {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Room for an array of this length; none where the places that are in use leave no memory for it.
+    /// Room for an array of this length; none for a very large one, and where too many places are in use.
     ///
     /// # Errors
     /// The system's errors, such as a lack of memory.
@@ -66,12 +69,11 @@ impl Places {
         let mut own = self.lock();
         let place = match own.take_free(length) {
             Some(place) => place,
-            None if !own.make_room(length) => return Ok(None),
+            None if length > MOST_FREE_BYTES || !own.has_number() => return Ok(None),
             None => {
                 let (file, map) = place_file(length)?;
                 own.last += 1;
                 own.count += 1;
-                own.bytes += length;
                 Place { number: own.last, file, map, is_known: false, age: own.age }
             }
         };
@@ -83,39 +85,47 @@ impl Places {
         let mut own = self.lock();
         if let Some(place) = own.lent.remove(&number) {
             let Place { number, file, map, is_known, age } = place;
-            let length = map.len();
             match map.make_mut() {
-                Ok(map) => own.free.push(Place { number, file, map, is_known, age }),
-                Err(_) => own.count_out(number, length),
+                Ok(map) => own.keep(Place { number, file, map, is_known, age }),
+                Err(_) => own.count_out(number),
             }
         }
     }
 }
 
 impl Own {
-    /// A free place for this length, and not for more than twice as much.
+    /// A free place for this length, and not for much more: an array that a plugin uses there has the whole place.
     fn take_free(&mut self, length: usize) -> Option<Place<MmapMut>> {
-        let fits = |place: &Place<MmapMut>| (length..=length.saturating_mul(2)).contains(&place.map.len());
+        let most = length + if length < LEAST_SHARED { length } else { length / 8 };
+        let fits = |place: &Place<MmapMut>| (length..=most).contains(&place.map.len());
         let found = self.free.iter().enumerate().filter(|(_, place)| fits(place));
         let (index, _) = found.min_by_key(|(_, place)| place.map.len())?;
         Some(self.free.remove(index))
     }
 
-    /// Drops free places, the oldest first, until a new place of this length is within the limits. Returns whether it is.
-    fn make_room(&mut self, length: usize) -> bool {
-        while self.bytes.saturating_add(length) > MOST_BYTES || self.count >= MOST_PLACES {
-            if self.free.is_empty() || length > MOST_BYTES {
-                return false;
-            }
-            let place = self.free.remove(0);
-            self.count_out(place.number, place.map.len());
+    /// Whether one more place is within the limit. Drops the oldest free one where it is not.
+    fn has_number(&mut self) -> bool {
+        if self.count >= MOST_PLACES && !self.free.is_empty() {
+            self.drop_oldest();
         }
-        true
+        self.count < MOST_PLACES
     }
 
-    fn count_out(&mut self, number: Number, length: usize) {
+    /// Keeps a place that is free, and drops the oldest ones beyond the limit.
+    fn keep(&mut self, place: Place<MmapMut>) {
+        self.free.push(place);
+        while self.free.iter().map(|place| place.map.len()).sum::<usize>() > MOST_FREE_BYTES {
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        let place = self.free.remove(0);
+        self.count_out(place.number);
+    }
+
+    fn count_out(&mut self, number: Number) {
         self.count -= 1;
-        self.bytes -= length;
         self.gone.push(number);
     }
 
@@ -154,9 +164,19 @@ impl Writing {
         let missing = || io::Error::other("a place is lent twice");
         let Place { number, file, map, is_known, age } = self.place.take().ok_or_else(missing)?;
         let mut own = self.places.lock();
-        let descriptor = if is_known && age == own.age { None } else { Some(file.try_clone()?.into()) };
-        let map = map.make_read_only()?;
-        if age == own.age {
+        let is_current = age == own.age;
+        let descriptor = if is_known && is_current { Ok(None) } else { file.try_clone().map(|file| Some(file.into())) };
+        let (descriptor, map) = match (descriptor, map.make_read_only()) {
+            (Ok(descriptor), Ok(map)) => (descriptor, map),
+            (Err(error), _) | (_, Err(error)) => {
+                if is_current {
+                    own.count_out(number);
+                }
+                return Err(error);
+            }
+        };
+        // The other side has forgotten the places of an earlier age, and keeps this one until it forgets the next ones.
+        if is_current {
             own.lent.insert(number, Place { number, file, map, is_known: true, age });
         }
         Ok(Lent { number, length: self.length, file: descriptor, gone: std::mem::take(&mut own.gone) })
@@ -187,7 +207,7 @@ impl Drop for Writing {
         if let Some(place) = self.place.take() {
             let mut own = self.places.lock();
             if place.age == own.age {
-                own.free.push(place);
+                own.keep(place);
             }
         }
     }
@@ -209,7 +229,12 @@ impl Borrowed {
         self.maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The bytes in a place, whose file comes with them if the place is new.
+    /// Whether the other side still knows the place.
+    pub(crate) fn has(&self, number: Number) -> bool {
+        self.lock().contains_key(&number)
+    }
+
+    /// The bytes in a place, whose file comes with them if the place is new. Where the file cannot be mapped, the place stays lent.
     ///
     /// # Errors
     /// If the place is unknown or shorter, or could be cut; and the system's errors.
@@ -295,14 +320,31 @@ mod tests {
     }
 
     #[test]
-    fn places_have_a_limit_and_the_oldest_free_one_goes() -> Result<(), Box<dyn std::error::Error>> {
+    fn free_places_have_a_limit_and_the_oldest_one_goes() -> Result<(), Box<dyn std::error::Error>> {
         let places = Places::default();
-        assert!(places.room(MOST_BYTES + 1)?.is_none());
-        let large = lend(&places, &vec![1; MOST_BYTES / 2])?.ok_or("no place")?;
-        assert!(places.room(MOST_BYTES / 2 + 1)?.is_none(), "the first one is in use");
-        places.returned(large.number);
-        let other = lend(&places, &vec![1; MOST_BYTES / 2 + 1])?.ok_or("no place")?;
-        assert_eq!((other.number, other.gone), (2, vec![large.number]));
+        assert!(places.room(MOST_FREE_BYTES + 1)?.is_none());
+        let large = vec![1; MOST_FREE_BYTES / 4 * 3];
+        let first = lend(&places, &large)?.ok_or("no place")?;
+        let second = lend(&places, &large)?.ok_or("no place")?;
+        places.returned(first.number);
+        places.returned(second.number);
+        let third = lend(&places, &large)?.ok_or("no place")?;
+        assert_eq!((third.number, third.gone, third.file.is_some()), (second.number, vec![first.number], false));
+        Ok(())
+    }
+
+    #[test]
+    fn the_number_of_places_has_a_limit() -> Result<(), Box<dyn std::error::Error>> {
+        let places = Places::default();
+        let mut last = 0;
+        for _ in 0..MOST_PLACES {
+            last = lend(&places, &[1; 10_000])?.ok_or("no place")?.number;
+        }
+        assert!(places.room(10_000)?.is_none());
+        places.returned(last);
+        assert!(places.room(5_000)?.is_some());
+        let other = lend(&places, &[1; 30_000])?.ok_or("no place")?;
+        assert_eq!(other.gone, [last]);
         Ok(())
     }
 

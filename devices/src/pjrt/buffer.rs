@@ -16,8 +16,8 @@ use std::ptr::{null, null_mut};
 /// PJRT's host buffer semantics in which the plugin copies the array before the call returns.
 const COPIED_DURING_CALL: i32 = 0;
 
-/// PJRT's host buffer semantics in which the plugin may use the array of the host as the device's. A client of the device process writes
-/// to an array's file only before it sends the file.
+/// PJRT's host buffer semantics in which the plugin may use the array of the host as the device's. A client of the device process does not
+/// write to an array's file while the array is there.
 const ZERO_COPY: i32 = 2;
 
 /// An array in the memory of a device.

@@ -214,19 +214,19 @@ impl Incoming {
     }
 
     /// The bytes of a message.
-    pub(crate) fn payload(&mut self, payload: Payload, borrowed: &Borrowed) -> io::Result<Bytes> {
+    pub(crate) fn payload(&mut self, payload: &Payload, borrowed: &Borrowed) -> io::Result<Bytes> {
         match payload {
             Payload::Inline(length) => {
-                let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len());
+                let end = self.at.checked_add(*length).filter(|end| *end <= self.bytes.len());
                 let end = end.ok_or_else(|| torn("the bytes of a message are missing"))?;
                 let bytes = self.bytes[self.at..end].to_vec();
                 self.at = end;
                 Ok(Bytes::Own(bytes))
             }
-            Payload::File(length) => Ok(Bytes::Mapped(Arc::new(Mapped::new(self.file()?, length)?))),
+            Payload::File(length) => Ok(Bytes::Mapped(Arc::new(Mapped::new(self.file()?, *length)?))),
             Payload::Place { number, length, is_new, gone } => {
                 let file = is_new.then(|| self.file()).transpose()?;
-                borrowed.loan(number, length, file, &gone)
+                borrowed.loan(*number, *length, file, gone)
             }
         }
     }

@@ -165,6 +165,16 @@ pub(crate) enum Answer {
     Returned(Number),
 }
 
+impl Answer {
+    /// The bytes that follow the reply, if there are any.
+    pub(crate) fn payload(&self) -> Option<&Payload> {
+        match self {
+            Answer::Bytes(bytes) | Answer::Array { bytes, .. } => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
 /// The facts of a compiled program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Compiled {

@@ -7,7 +7,7 @@ use super::packet::{Incoming, MOST_INLINE, Outgoing};
 use super::programs::Program;
 use super::protocol::{Answer, ClientReport, Id, Payload, Question, Reply, Request, UNASKED};
 use super::waiting::Waiting;
-use crate::memory::places::{Borrowed, Number, Places};
+use crate::memory::places::{Borrowed, LEAST_SHARED, Number, Places};
 use crate::memory::{Bytes, Room};
 use crate::pjrt::{Buffer, Device, Element, Launch, PjrtError, Refused, Transfer};
 use rustix::net::{Shutdown, shutdown};
@@ -17,10 +17,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The stack of a thread that compiles. Only what is used of it takes memory.
 const COMPILER_STACK_BYTES: usize = 512 << 20;
-
-/// The least number of bytes of an array whose memory file the plugin may use as the array. A process has 65,530 mappings at most: with
-/// arrays of this size they suffice for 256 GiB.
-const LEAST_SHARED: usize = 4 << 20;
 
 /// A client that is connected.
 #[derive(Debug)]
@@ -41,7 +37,8 @@ impl Session {
         Arc::new_cyclic(|session: &Weak<Session>| {
             let session = session.clone();
             let give_back = move |place| {
-                if let Some(session) = session.upgrade() {
+                // The client does not read while it sends: it gets no more of these replies than it has places.
+                if let Some(session) = session.upgrade().filter(|session| session.borrowed.has(place)) {
                     session.reply(UNASKED, Ok(Answer::Returned(place)));
                 }
             };
@@ -86,7 +83,7 @@ impl Session {
     fn handle(self: &Arc<Session>, server: &Arc<Server>, request: Request, packet: &mut Incoming) -> io::Result<()> {
         match request {
             Request::Upload { buffer, device, element, dims, bytes } => {
-                let made = match packet.payload(bytes, &self.borrowed) {
+                let made = match packet.payload(&bytes, &self.borrowed) {
                     Ok(bytes) => self.upload(server, device, element, &dims, bytes),
                     // The other requests of the client go on.
                     Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Err(PjrtError::Mismatch {
@@ -222,13 +219,13 @@ impl Session {
     ) -> io::Result<()> {
         match question {
             Question::Compile { executable, options, module } => {
-                let module = packet.payload(module, &self.borrowed)?;
+                let module = packet.payload(&module, &self.borrowed)?;
                 self.make_program(server, ticket, executable, move |server| {
                     server.programs.compiled(&server.client, &module, &options)
                 });
             }
             Question::Load { executable, serialized } => {
-                let serialized = packet.payload(serialized, &self.borrowed)?;
+                let serialized = packet.payload(&serialized, &self.borrowed)?;
                 self.make_program(server, ticket, executable, move |server| {
                     server.programs.loaded(&server.client, &serialized)
                 });

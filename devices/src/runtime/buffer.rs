@@ -160,11 +160,10 @@ impl Transfer {
             TransferForm::Here(transfer) => return transfer.wait(),
             TransferForm::Far(ticket) => ticket,
         };
-        let (answer, mut packet) = ticket.wait()?;
+        let (answer, bytes) = ticket.wait()?;
         match answer {
-            Answer::Array { element, dims, bytes } => {
-                let bytes = ticket.payload(&mut packet, bytes)?;
-                Literal::of(element, &dims, bytes)
+            Answer::Array { element, dims, .. } => {
+                Literal::of(element, &dims, bytes.map_err(|error| ticket.far.garbled(&error))?)
             }
             other => Err(ticket.far.odd(&other)),
         }

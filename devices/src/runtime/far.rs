@@ -219,9 +219,12 @@ impl Far {
     }
 
     pub(super) fn garbled(&self, error: &io::Error) -> PjrtError {
-        PjrtError::Mismatch {
-            what: format!("{}: a message of the device process cannot be read: {error}", self.route.device),
+        let device = &self.route.device;
+        if error.kind() == io::ErrorKind::OutOfMemory {
+            let what = format!("{device}: this process has no memory for an array: {error}; drop some tensors");
+            return PjrtError::Mismatch { what };
         }
+        PjrtError::Mismatch { what: format!("{device}: a message of the device process cannot be read: {error}") }
     }
 
     pub(super) fn odd(&self, answer: &Answer) -> PjrtError {
@@ -302,7 +305,7 @@ impl Far {
         bytes: &[u8],
         question: impl Fn(Id, Payload) -> Question,
     ) -> Result<LoadedExecutable, PjrtError> {
-        let (handle, (answer, _)) = self.with_link(|link, epoch| {
+        let (handle, Arrived { answer, .. }) = self.with_link(|link, epoch| {
             let handle = self.handle(epoch);
             let ticket =
                 link.ask(|packet, ask| packet.push_with(bytes, |payload| ask(question(handle.id, payload))))?;
@@ -320,7 +323,7 @@ impl Far {
             let ticket = link.ask(|packet, ask| packet.push(&ask(Question::Report)))?;
             link.wait(ticket)
         });
-        asked?.0.map(drop)
+        asked?.answer.map(drop)
     }
 
     /// Ends the device process, and returns whether it ran.
@@ -342,31 +345,23 @@ impl Far {
 
     /// Asks a question that is about no value.
     pub(super) fn ask(&self, question: Question) -> Result<Answer, PjrtError> {
-        self.reply_to(question)?.0
+        self.reply_to(question)?.answer
     }
 
     /// The bytes that answer a question that is about no value.
     pub(super) fn bytes(&self, question: Question) -> Result<Vec<u8>, PjrtError> {
-        let (link, _) = self.link()?;
-        self.bytes_of(&link, self.reply_on(&link, question)?)
+        self.bytes_of(self.reply_to(question)?)
     }
 
     fn reply_to(&self, question: Question) -> Result<Arrived, PjrtError> {
         let (link, _) = self.link()?;
-        self.reply_on(&link, question)
-    }
-
-    fn reply_on(&self, link: &Link, question: Question) -> Result<Arrived, PjrtError> {
         let asked = link.ask(|packet, ask| packet.push(&ask(question))).and_then(|ticket| link.wait(ticket));
         asked.map_err(|broken| self.broken(broken))
     }
 
-    pub(super) fn bytes_of(&self, link: &Link, (answer, mut packet): Arrived) -> Result<Vec<u8>, PjrtError> {
+    pub(super) fn bytes_of(&self, Arrived { answer, bytes }: Arrived) -> Result<Vec<u8>, PjrtError> {
         match answer? {
-            Answer::Bytes(payload) => {
-                let bytes = packet.payload(payload, &link.borrowed).map_err(|error| self.garbled(&error))?;
-                Ok(bytes.to_vec())
-            }
+            Answer::Bytes(_) => Ok(bytes.map_err(|error| self.garbled(&error))?.to_vec()),
             other => Err(self.odd(&other)),
         }
     }

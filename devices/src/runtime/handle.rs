@@ -1,11 +1,11 @@
 //! Values and programs in a device process, and questions about them.
 
 use super::far::{Far, HAS_LOST};
-use super::link::Link;
+use super::link::{Arrived, Link};
 use crate::memory::Bytes;
 use crate::pjrt::PjrtError;
-use crate::process::packet::Incoming;
-use crate::process::protocol::{Answer, Id, Payload, Question};
+use crate::process::protocol::{Answer, Id, Question};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -57,8 +57,8 @@ impl Handle {
 
     pub(super) fn bytes(&self, question: Question) -> Result<Vec<u8>, PjrtError> {
         let ticket = self.far.begin(self.epoch, question)?;
-        let (answer, packet) = ticket.wait()?;
-        self.far.bytes_of(&ticket.link, (Ok(answer), packet))
+        let (answer, bytes) = ticket.wait()?;
+        self.far.bytes_of(Arrived { answer: Ok(answer), bytes })
     }
 }
 
@@ -92,17 +92,12 @@ impl Ticket {
     }
 
     /// Waits for the reply, once.
-    pub(super) fn wait(&self) -> Result<(Answer, Incoming), PjrtError> {
-        let (answer, packet) = self.link.wait(self.number).map_err(|broken| self.far.broken(broken))?;
+    pub(super) fn wait(&self) -> Result<(Answer, io::Result<Bytes>), PjrtError> {
+        let Arrived { answer, bytes } = self.link.wait(self.number).map_err(|broken| self.far.broken(broken))?;
         if answer.is_err() {
             HAS_LOST.store(true, Ordering::Relaxed);
         }
-        Ok((answer?, packet))
-    }
-
-    /// The bytes of the reply.
-    pub(super) fn payload(&self, packet: &mut Incoming, payload: Payload) -> Result<Bytes, PjrtError> {
-        packet.payload(payload, &self.link.borrowed).map_err(|error| self.far.garbled(&error))
+        Ok((answer?, bytes))
     }
 }
 

@@ -1,8 +1,8 @@
 //! A connection to a device process: requests in one packet after another, and the replies for those who wait.
 
 use super::far::interrupted;
-use crate::memory::Mapped;
 use crate::memory::places::{Borrowed, Number, Own, Places, Writing};
+use crate::memory::{Bytes, Mapped};
 use crate::pjrt::PjrtError;
 use crate::process::packet::{Incoming, Outgoing, TICK, wait_for};
 use crate::process::protocol::{Answer, Generation, Id, Question, Reply, Request, UNASKED};
@@ -25,8 +25,10 @@ pub(super) struct Link {
     tickets: AtomicU64,
     is_broken: AtomicBool,
     /// Where arrays are that this side sends, and that it gets.
-    pub(super) places: Places,
-    pub(super) borrowed: Borrowed,
+    places: Places,
+    borrowed: Borrowed,
+    /// The places of the device process that are not read any more. Nothing else is locked while this is.
+    returned: Mutex<Vec<Number>>,
 }
 
 /// What waits to be sent.
@@ -34,7 +36,6 @@ pub(super) struct Link {
 pub(super) struct Outbox {
     packet: Outgoing,
     freed: Vec<Id>,
-    returned: Vec<Number>,
 }
 
 #[derive(Debug, Default)]
@@ -45,8 +46,12 @@ struct Inbox {
     is_read: bool,
 }
 
-/// A reply, and the packet with its bytes.
-pub(super) type Arrived = (Result<Answer, PjrtError>, Incoming);
+/// A reply with its bytes.
+#[derive(Debug)]
+pub(super) struct Arrived {
+    pub(super) answer: Result<Answer, PjrtError>,
+    pub(super) bytes: io::Result<Bytes>,
+}
 
 /// Why a request was not sent, or no reply came.
 pub(super) enum Broken {
@@ -71,9 +76,10 @@ impl From<io::Error> for Broken {
 /// The locks of a connection, which nobody else holds meanwhile.
 pub(super) struct Held<'a> {
     pub(super) outbox: MutexGuard<'a, Outbox>,
-    _inbox: MutexGuard<'a, Inbox>,
+    inbox: MutexGuard<'a, Inbox>,
     places: MutexGuard<'a, Own>,
     borrowed: MutexGuard<'a, HashMap<Number, Arc<Mapped>>>,
+    _returned: MutexGuard<'a, Vec<Number>>,
 }
 
 impl Link {
@@ -82,7 +88,7 @@ impl Link {
             let link = link.clone();
             let give_back = move |place| {
                 if let Some(link) = link.upgrade() {
-                    link.outbox().returned.push(place);
+                    link.returned().push(place);
                 }
             };
             Link {
@@ -94,6 +100,7 @@ impl Link {
                 is_broken: AtomicBool::new(false),
                 places: Places::default(),
                 borrowed: Borrowed::new(give_back),
+                returned: Mutex::default(),
             }
         })
     }
@@ -115,22 +122,34 @@ impl Link {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn returned(&self) -> MutexGuard<'_, Vec<Number>> {
+        self.returned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Holds all locks of the connection, so that a fork finds them free.
     pub(super) fn hold(&self) -> Held<'_> {
-        Held { outbox: self.outbox(), _inbox: self.inbox(), places: self.places.lock(), borrowed: self.borrowed.lock() }
+        Held {
+            outbox: self.outbox(),
+            inbox: self.inbox(),
+            places: self.places.lock(),
+            borrowed: self.borrowed.lock(),
+            _returned: self.returned(),
+        }
     }
 
     /// Adds a request, which is sent with the next one that is sent at once.
     pub(super) fn post(&self, add: impl FnOnce(&mut Outgoing) -> io::Result<()>) -> Result<(), Broken> {
         let mut outbox = self.outbox();
-        outbox.post(add)?;
+        let returned = std::mem::take(&mut *self.returned());
+        outbox.post(returned, add)?;
         if outbox.packet.is_full() { self.flush(&mut outbox) } else { self.check() }
     }
 
     /// Adds a request, and sends it at once.
     pub(super) fn send(&self, add: impl FnOnce(&mut Outgoing) -> io::Result<()>) -> Result<(), Broken> {
         let mut outbox = self.outbox();
-        outbox.post(add)?;
+        let returned = std::mem::take(&mut *self.returned());
+        outbox.post(returned, add)?;
         self.flush(&mut outbox)
     }
 
@@ -154,12 +173,15 @@ impl Link {
 
     /// Sends the generation's mark with the lock held.
     pub(super) fn mark(&self, held: &mut Held<'_>, generation: Generation, holders: OwnedFd) -> Result<(), Broken> {
-        held.outbox.post(|packet| packet.push_descriptor(&Request::Mark { generation }, holders))?;
-        self.flush(&mut held.outbox)?;
-        // A process that sleeps keeps no places, and none is mapped that has an array of the generation.
+        held.outbox.post(Vec::new(), |packet| packet.push_descriptor(&Request::Mark { generation }, holders))?;
+        // A process that sleeps keeps no places, and none is mapped that has an array of the generation. What is sent later comes after
+        // the mark, also if the mark itself has to wait.
         held.places.forget();
-        held.borrowed.clear();
-        Ok(())
+        // A reply that is awaited may be in a place that the device process had before the mark.
+        if held.inbox.replies.is_empty() {
+            held.borrowed.clear();
+        }
+        self.flush(&mut held.outbox)
     }
 
     /// Asks a question, and returns the ticket of its reply.
@@ -252,9 +274,12 @@ impl Link {
                 }
                 Ok(())
             }
-            Ok(Some((Reply { ticket, answer }, packet))) => {
+            Ok(Some((Reply { ticket, answer }, mut packet))) => {
+                let payload = answer.as_ref().ok().and_then(Answer::payload);
+                let bytes = payload.map_or(Ok(Bytes::Own(Vec::new())), |bytes| packet.payload(bytes, &self.borrowed));
+                // Where nobody waits any more, the bytes' place goes back.
                 if let Some(place) = inbox.replies.get_mut(&ticket) {
-                    *place = Some((answer, packet));
+                    *place = Some(Arrived { answer, bytes });
                 }
                 Ok(())
             }
@@ -271,12 +296,12 @@ impl Link {
 }
 
 impl Outbox {
-    fn post(&mut self, add: impl FnOnce(&mut Outgoing) -> io::Result<()>) -> io::Result<()> {
+    fn post(&mut self, returned: Vec<Number>, add: impl FnOnce(&mut Outgoing) -> io::Result<()>) -> io::Result<()> {
         if !self.freed.is_empty() {
             self.packet.push(&Request::Free { ids: std::mem::take(&mut self.freed) })?;
         }
-        if !self.returned.is_empty() {
-            self.packet.push(&Request::Return { places: std::mem::take(&mut self.returned) })?;
+        if !returned.is_empty() {
+            self.packet.push(&Request::Return { places: returned })?;
         }
         add(&mut self.packet)
     }

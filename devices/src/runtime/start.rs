@@ -4,7 +4,7 @@ use super::far::{Facts, Route, interrupted};
 use crate::opened::identity;
 use crate::pjrt::PjrtError;
 use crate::process::packet::{Incoming, Outgoing, TICK, wait_for};
-use crate::process::protocol::{Answer, Generation, Hello, Question, Reply, Request, VERSION, Welcome};
+use crate::process::protocol::{Answer, Generation, Hello, Question, Reply, Request, UNASKED, VERSION, Welcome};
 use crate::process::socket::{Lock, Place, receive_json, send_json};
 use crate::process::{MemoryClaim, ProcessReport};
 use ferrotune_machine::child::{large_pages, quiet_drivers};
@@ -268,7 +268,7 @@ fn answer_of(path: &Path, socket: OwnedFd, question: Question) -> io::Result<Opt
     let hello = Hello { version: VERSION, name: String::new(), resume: None, memory: MemoryClaim::Free };
     let socket = greet(&hello, path.to_owned(), socket)?.map_err(io::Error::other)?.socket;
     let mut packet = Outgoing::default();
-    packet.push(&Request::Ask { ticket: 0, question })?;
+    packet.push(&Request::Ask { ticket: UNASKED + 1, question })?;
     packet.send(&socket, &interrupted)?;
     let begin = Instant::now();
     while !wait_for(&socket, PollFlags::IN, TICK)? {
