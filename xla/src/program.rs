@@ -16,7 +16,7 @@ pub(crate) enum Argument {
     Node(Arc<Node>),
     /// A key for random bits, which the node's numbers identify.
     Key(Arc<Node>),
-    /// The numbers of all nodes [`Op::Number`], in the order of the instructions, in this type.
+    /// The numbers of all nodes [`Op::Number`], in this type.
     Numbers(Vec<f64>, Element),
     /// The places at which slices begin, for [`Program::move_slices`].
     Starts(Vec<i32>),
@@ -24,6 +24,16 @@ pub(crate) enum Argument {
 
 /// The most slices of a program that begin at arguments of it.
 const MOST_MOVED: usize = 16;
+
+/// How nodes [`Op::Number`] with the same number share it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Numbers {
+    /// Each has its own: lazily computed code may have other numbers in its next run, and then two of them are not the same any more.
+    Apart,
+    /// They share one: the numbers of a step stay what they are. A model has few different numbers, each in many places, and each number
+    /// of a program costs its compiler time.
+    Shared,
+}
 
 /// A node that is not placed in the order yet, with its inputs once they have been visited.
 type Open = (Arc<Node>, Option<Vec<Arc<Node>>>);
@@ -44,6 +54,8 @@ pub(crate) struct Program {
     pub(crate) results: Vec<usize>,
     /// The instructions that check indexes. If there are any, the last result of the program has the result of each check, one number each.
     pub(crate) checks: Vec<(usize, Check)>,
+    /// The index of the number of each node [`Op::Number`] among the argument's.
+    pub(crate) numbers: BTreeMap<usize, usize>,
     /// The slices that begin where an argument says, each with the index of its first number there.
     pub(crate) moved: BTreeMap<usize, usize>,
     /// The arguments whose memory a result reuses: pairs of argument and result.
@@ -60,12 +72,14 @@ impl Program {
         given: &[Arc<Node>],
         cores: &Cores,
         checks: Checks,
+        shared: Numbers,
     ) -> Program {
         let mut program = Program {
             arguments: Vec::new(),
             instructions: Vec::new(),
             results: Vec::new(),
             checks: Vec::new(),
+            numbers: BTreeMap::new(),
             moved: BTreeMap::new(),
             aliases: Vec::new(),
             cores: cores.clone(),
@@ -79,15 +93,34 @@ impl Program {
             program.order(&mut places, std::slice::from_ref(&found), checks, &is_argument);
             program.results.push(places[&Arc::as_ptr(&found)]);
         }
-        let numbers: Vec<f64> =
-            program.computed(|op| *op == Op::Number).flat_map(|node| node.numbers.clone()).collect();
-        if !numbers.is_empty() {
-            let is_wide = program.instructions.iter().any(|instruction| instruction.node.element == Element::F64);
-            program.arguments.push(Argument::Numbers(numbers, if is_wide { Element::F64 } else { Element::F32 }));
-        }
+        program.number(shared);
         let argument = |node: &Arc<Node>| program.instructions[*places.get(&Arc::as_ptr(node))?].argument;
         program.aliases = donors.iter().filter_map(|(node, result)| Some((argument(node)?, *result))).collect();
         program
+    }
+
+    /// Makes the numbers an argument.
+    fn number(&mut self, shared: Numbers) {
+        let (mut numbers, mut known) = (Vec::new(), HashMap::new());
+        for (place, Instruction { node, argument, .. }) in self.instructions.iter().enumerate() {
+            if node.op != Op::Number || argument.is_some() {
+                continue;
+            }
+            let [number] = node.numbers.as_slice() else { continue };
+            let next = numbers.len();
+            let index = match shared {
+                Numbers::Apart => next,
+                Numbers::Shared => *known.entry(number.to_bits()).or_insert(next),
+            };
+            if index == next {
+                numbers.push(*number);
+            }
+            self.numbers.insert(place, index);
+        }
+        if !numbers.is_empty() {
+            let is_wide = self.instructions.iter().any(|instruction| instruction.node.element == Element::F64);
+            self.arguments.push(Argument::Numbers(numbers, if is_wide { Element::F64 } else { Element::F32 }));
+        }
     }
 
     /// Records the instructions that check indexes. Returns the node with the results of the checks.
@@ -220,12 +253,6 @@ impl Program {
         self.instructions.iter().enumerate().map(|(place, instruction)| (instruction.node.id, place)).collect()
     }
 
-    /// The computed nodes of the program whose operation fulfils a condition.
-    fn computed(&self, is_wanted: impl Fn(&Op) -> bool) -> impl Iterator<Item = &Arc<Node>> {
-        let computed = self.instructions.iter().filter(|instruction| instruction.argument.is_none());
-        computed.map(|instruction| &instruction.node).filter(move |node| is_wanted(&node.op))
-    }
-
     /// Whether the program reads or writes at indexes.
     pub(crate) fn has_indexes(&self) -> bool {
         self.instructions.iter().any(|instruction| instruction.node.check().is_some())
@@ -269,8 +296,8 @@ impl Program {
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for (place, Instruction { node, inputs, argument }) in self.instructions.iter().enumerate() {
-            let moved = self.moved.get(&place);
-            (&node.dims, node.element, &node.sharding, inputs, argument, moved).hash(&mut hasher);
+            let (moved, number) = (self.moved.get(&place), self.numbers.get(&place));
+            (&node.dims, node.element, &node.sharding, inputs, argument, moved, number).hash(&mut hasher);
             if argument.is_none() && moved.is_none() {
                 node.op.hash(&mut hasher);
             }

@@ -8,11 +8,12 @@ mod notation;
 mod region;
 mod window;
 
-use crate::graph::{Node, Op};
+use crate::graph::Node;
 use crate::program::{Argument, Instruction, Program};
 use ferrotune_devices::pjrt::Element;
 use instruction::Line;
 use notation::tensor;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The program as a module with the function `main`.
@@ -77,13 +78,13 @@ struct Body<'a> {
     text: String,
     /// The name of each instruction's value.
     names: Vec<String>,
-    /// The number of the program's numbers that have been used.
-    numbers: usize,
+    /// The numbers of the argument that have been read, by their index and type.
+    numbers: HashSet<(usize, Element)>,
 }
 
 impl Body<'_> {
     fn new(program: &Program) -> Body<'_> {
-        Body { program, text: String::new(), names: Vec::new(), numbers: 0 }
+        Body { program, text: String::new(), names: Vec::new(), numbers: HashSet::new() }
     }
 
     fn add(&mut self, place: usize) {
@@ -95,8 +96,8 @@ impl Body<'_> {
         }
         let name = format!("%v{place}");
         let node = &instruction.node;
-        if node.op == Op::Number {
-            self.number(&name, node);
+        if let Some(index) = program.numbers.get(&place) {
+            self.number(&name, node, *index);
             self.names.push(name);
             return;
         }
@@ -141,10 +142,8 @@ impl Body<'_> {
         ));
     }
 
-    /// Writes the instructions that read the next number from the argument with all numbers.
-    fn number(&mut self, name: &str, node: &Arc<Node>) {
-        let start = self.numbers;
-        self.numbers += 1;
+    /// Writes the instructions that fill an array with a number of the argument with all numbers.
+    fn number(&mut self, name: &str, node: &Arc<Node>, index: usize) {
         let numbers = self.program.arguments.iter().enumerate().find_map(|(place, argument)| match argument {
             Argument::Numbers(numbers, element) => Some((place, numbers.len(), *element)),
             _ => None,
@@ -152,10 +151,13 @@ impl Body<'_> {
         // A program with an instruction of this kind has the argument, so the default is never used.
         let (argument, count, element) = numbers.unwrap_or((0, 1, Element::F32));
         let (scalar, converted, result) = (tensor(&[], element), tensor(&[], node.element), type_of(node));
-        let read = self.scalar(name, argument, (count, element), start);
+        let number = format!("%n{index}_{:?}", node.element);
+        if self.numbers.insert((index, node.element)) {
+            let read = self.scalar(&number, argument, (count, element), index);
+            self.text.push_str(&format!("    {number} = stablehlo.convert {read} : ({scalar}) -> {converted}\n"));
+        }
         self.text.push_str(&format!(
-            "    {name}_c = stablehlo.convert {read} : ({scalar}) -> {converted}\n    \
-             {name} = stablehlo.broadcast_in_dim {name}_c, dims = [] : ({converted}) -> {result}\n"
+            "    {name} = stablehlo.broadcast_in_dim {number}, dims = [] : ({converted}) -> {result}\n"
         ));
     }
 
@@ -175,22 +177,29 @@ impl Body<'_> {
 mod tests {
     use super::*;
     use crate::checks::Checks;
-    use crate::graph::{Array as _, Binary, Reduction};
+    use crate::graph::{Array as _, Binary, Op, Reduction};
     use crate::mesh::Cores;
+    use crate::program::Numbers;
 
     #[test]
     fn a_program_is_a_module_with_one_function() {
         let x = Node::new(Op::Described, Vec::new(), &[2, 3], Element::F32);
         let doubled = x.binary(Binary::Multiply, &Node::number(2.0, &[2, 3], Element::F32));
-        let program =
-            Program::new(&[doubled.reduce(Reduction::Sum, &[1])], &[], &[], &Cores::Replicas(2), Checks::Made);
+        let program = Program::new(
+            &[doubled.reduce(Reduction::Sum, &[1])],
+            &[],
+            &[],
+            &Cores::Replicas(2),
+            Checks::Made,
+            Numbers::Apart,
+        );
         let expected = "\
 module @ferrotune attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 2 : i32} {
   func.func public @main(%arg0: tensor<2x3xf32>, %arg1: tensor<1xf32>) -> (tensor<2xf32>) {
-    %v1_s = stablehlo.slice %arg1 [0:1] : (tensor<1xf32>) -> tensor<1xf32>
-    %v1_r = stablehlo.reshape %v1_s : (tensor<1xf32>) -> tensor<f32>
-    %v1_c = stablehlo.convert %v1_r : (tensor<f32>) -> tensor<f32>
-    %v1 = stablehlo.broadcast_in_dim %v1_c, dims = [] : (tensor<f32>) -> tensor<2x3xf32>
+    %n0_F32_s = stablehlo.slice %arg1 [0:1] : (tensor<1xf32>) -> tensor<1xf32>
+    %n0_F32_r = stablehlo.reshape %n0_F32_s : (tensor<1xf32>) -> tensor<f32>
+    %n0_F32 = stablehlo.convert %n0_F32_r : (tensor<f32>) -> tensor<f32>
+    %v1 = stablehlo.broadcast_in_dim %n0_F32, dims = [] : (tensor<f32>) -> tensor<2x3xf32>
     %v2 = stablehlo.multiply %arg0, %v1 : tensor<2x3xf32>
     %v3_init = stablehlo.constant dense<0x00000000> : tensor<f32>
     %v3 = stablehlo.reduce(%v2 init: %v3_init) applies stablehlo.add across dimensions = [1] : (tensor<2x3xf32>, tensor<f32>) -> tensor<2xf32>

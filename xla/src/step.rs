@@ -8,7 +8,7 @@ use crate::checks::{Checking, Checks};
 use crate::element::{element_of, to_dtype};
 use crate::first_program::instead_of_running;
 use crate::graph::{Array as _, Form, Node, next_id};
-use crate::program::{Argument, Program};
+use crate::program::{Argument, Numbers, Program};
 use crate::random;
 use crate::recent::{MOST_RECENT, Recent};
 use crate::stablehlo;
@@ -262,7 +262,7 @@ impl Recorded {
         let results: Vec<Arc<Node>> = self.nodes.iter().chain(&self.after).cloned().collect();
         let before = self.traced.changed.iter().map(|(_, before)| before.clone());
         let donors: Vec<(Arc<Node>, usize)> = before.zip(self.nodes.len()..).collect();
-        Program::new(&results, &donors, &self.used, backend.cores(), checks)
+        Program::new(&results, &donors, &self.used, backend.cores(), checks, Numbers::Shared)
     }
 
     /// The arrays from outside the function: those that the program takes, in its order, and then the others.
@@ -283,7 +283,8 @@ impl Recorded {
         for _ in 0..2 {
             let results: Vec<Arc<Node>> =
                 self.nodes.iter().chain(states.iter().map(|(_, after)| after)).cloned().collect();
-            let places = Program::new(&results, &[], &self.used, backend.cores(), Checks::LeftOut).places();
+            let places =
+                Program::new(&results, &[], &self.used, backend.cores(), Checks::LeftOut, Numbers::Shared).places();
             states.sort_by_key(|((_, before), _)| places.get(&before.id).copied());
         }
         (self.traced.changed, self.after) = states.into_iter().unzip();

@@ -3,7 +3,7 @@
 use super::{Backend, Changed};
 use crate::checks::{self, Checking};
 use crate::graph::{Node, follows};
-use crate::program::{Argument, Program};
+use crate::program::{Argument, Numbers, Program};
 use crate::value::Value;
 use candle_core::{Error, Result, bail};
 use ferrotune_devices::pjrt::Literal;
@@ -57,7 +57,8 @@ impl Backend {
                 "a device of {count} cores that was opened ahead of time runs nothing on {here}; use Step::stablehlo"
             );
         }
-        let mut program = Program::new(nodes, &[], &[], &self.cores, Checking::chosen()?.of_lazy_code());
+        let mut program =
+            Program::new(nodes, &[], &[], &self.cores, Checking::chosen()?.of_lazy_code(), Numbers::Apart);
         program.move_slices();
         // The processes of a joint device make the same program, and each may hold other tensors.
         if self.elsewhere == 0 {
