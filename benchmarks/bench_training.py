@@ -200,7 +200,7 @@ RIVALS = {
 }
 CPU, XLA = "`Fit` on the CPU", "`Fit` on XLA:CPU"
 NAMES = [CPU, XLA, *RIVALS]
-PACKAGES = ["keras", "jax", "tensorflow-cpu", "lightning", "torch", "xla_cpu_pjrt"]
+PACKAGES = ["keras", "jax", "tensorflow-cpu", "lightning", "torch", "fastatomstruct-xla-cpu"]
 
 
 def train_rival(name):
@@ -305,9 +305,9 @@ def main():
     if arguments.train:
         return train_rival(arguments.train)
     if arguments.plugin is None:
-        import xla_plugins.xla_cpu_pjrt
+        import fastatomstruct_xla_cpu
 
-        arguments.plugin = pathlib.Path(xla_plugins.xla_cpu_pjrt.__file__).with_name("xla_cpu_pjrt.so")
+        arguments.plugin = pathlib.Path(fastatomstruct_xla_cpu.__file__).with_name("libpjrt_cpu.so")
     turns, load = [], os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         make_data(pathlib.Path(folder), arguments.rows)

@@ -52,9 +52,9 @@ def test_a_sum_goes_over_the_devices_of_two_processes():
 
 
 def test_a_plugin_that_is_alone_in_each_process_is_refused():
-    plugins = list(TARGET.glob("venv/lib/python3*/site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"))
+    plugins = list(TARGET.glob("venv/lib/python3*/site-packages/fastatomstruct_xla_cpu/libpjrt_cpu.so"))
     if not plugins:
-        pytest.skip("xla_cpu_pjrt is not installed")
+        pytest.skip("fastatomstruct-xla-cpu is not installed")
     workers = cluster()
     pair = [sum_in(workers, index, plugin=plugins[0]) for index in range(2)]
     for code, _, err in map(ended, pair):

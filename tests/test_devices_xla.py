@@ -1,4 +1,4 @@
-"""The notebook on the device of a PJRT plugin, as a user has it: XLA:CPU from PyPI (`xla_cpu_pjrt`), which computes and
+"""The notebook on the device of a PJRT plugin, as a user has it: XLA:CPU from PyPI (`fastatomstruct-xla-cpu`), which computes and
 compiles like a TPU's driver, and plugins that are missing, are none, hang or die.
 """
 
@@ -17,7 +17,7 @@ from session import TARGET, Session, is_alive
 from test_devices import HELPER, PLUGIN, quoted, set_variable
 
 NOTEBOOKS = pathlib.Path(__file__).parent.parent / "notebooks"
-PACKAGED = pathlib.Path(sysconfig.get_path("purelib"), "xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so")
+PACKAGED = pathlib.Path(sysconfig.get_path("purelib"), "fastatomstruct_xla_cpu/libpjrt_cpu.so")
 XLA_CPU = os.environ.get("FERROTUNE_XLA_CPU", str(PACKAGED))
 
 
@@ -35,7 +35,7 @@ def connected(tmp_path_factory, xla_cpu):
     """A kernel that has XLA:CPU as its device."""
     session = Session(tmp_path_factory.mktemp("xla"))
     outcome = session.ok("%tpu_connect --plugin cpu")
-    assert re.match(r"xla:cpu opens: \d+ × cpu.* \(PJRT 0\.81, StableHLO ", outcome.displays[0]), outcome.displays
+    assert re.match(r"xla:cpu opens: \d+ × cpu.* \(PJRT 0\.106, StableHLO ", outcome.displays[0]), outcome.displays
     assert outcome.displays[1:] == ["connected to xla:cpu: chosen by --plugin"] and outcome.stderr == ""
     outcome = session.ok("use candle_core::{D, DType, Device, Tensor, Var};\nlet device = ferrotune::device::current()?;")
     # XLA reports on the processor and on its settings, which is nobody's business.
@@ -237,7 +237,7 @@ def test_a_plugin_that_is_not_there_or_is_none_is_said_with_the_cure(start, tmp_
     monkeypatch.delenv("CONDA_PREFIX", raising=False)
     session = start()
     error = session.fails("%tpu_connect --plugin cpu").error
-    assert "XLA:CPU is not installed" in error and "pip install xla_cpu_pjrt" in error
+    assert "XLA:CPU is not installed" in error and "pip install fastatomstruct-xla-cpu" in error
     assert "nowhere.so is not a file; name cuda, rocm, oneapi, cpu, or the library of a PJRT plugin" in session.fails("%tpu_connect --plugin nowhere.so").error
     (tmp_path / "text.so").write_text("not a library")
     assert "cannot load the plugin" in session.fails("%tpu_connect --plugin text.so").error
@@ -246,9 +246,9 @@ def test_a_plugin_that_is_not_there_or_is_none_is_said_with_the_cure(start, tmp_
     assert "cannot be used with --tpu" in session.fails("%tpu_connect --plugin cpu --tpu local").error
     assert session.ok("%device").displays[-1] == "connected to cpu"
     # An environment's own package is found without a variable.
-    place = tmp_path / "lib/python3.12/site-packages/xla_plugins/xla_cpu_pjrt"
+    place = tmp_path / "lib/python3.12/site-packages/fastatomstruct_xla_cpu"
     place.mkdir(parents=True)
-    (place / "xla_cpu_pjrt.so").symlink_to(XLA_CPU)
+    (place / "libpjrt_cpu.so").symlink_to(XLA_CPU)
     assert session.ok("%tpu_connect --plugin cpu").displays[-1] == "connected to xla:cpu: chosen by --plugin"
 
 

@@ -1,4 +1,4 @@
-"""TPUStrategy without a TPU: all devices of XLA:CPU from PyPI (`xla_cpu_pjrt`, which has four) as one, with the batch spread over
+"""TPUStrategy without a TPU: all devices of XLA:CPU from PyPI (`fastatomstruct-xla-cpu`, which has four) as one, with the batch spread over
 them. One program runs on replicas, on one core and on all cores.
 """
 

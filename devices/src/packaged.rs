@@ -32,8 +32,8 @@ pub(crate) const LIBTPU: Packaged = Packaged {
 /// XLA's compiler for the CPU.
 pub(crate) const XLA_CPU: Packaged = Packaged {
     name: "XLA:CPU",
-    package: "xla_cpu_pjrt",
-    files: &["xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"],
+    package: "fastatomstruct-xla-cpu",
+    files: &["fastatomstruct_xla_cpu/libpjrt_cpu.so", "xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"],
     variable: "FERROTUNE_XLA_CPU",
     purpose: "needed to compile for the CPU",
 };

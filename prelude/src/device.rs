@@ -192,7 +192,9 @@ fn held(name: &str, client: Result<Client, BoxError>) -> String {
 fn traffic(name: &str, device: &candle_core::Device) -> String {
     match ferrotune_xla::backend_of(device) {
         Some(backend) => {
-            format!("connected to {name}\nprograms compiled: {}\n{}", backend.compilations(), backend.traffic())
+            let lines =
+                format!("connected to {name}\nprograms compiled: {}\n{}", backend.compilations(), backend.traffic());
+            backend.hints().into_iter().fold(lines, |lines, hint| lines + "\n" + &hint)
         }
         None => format!("connected to {name}"),
     }

@@ -13,11 +13,12 @@ use crate::random::{Generator, key_of};
 use crate::trace::Trace;
 use crate::traffic::Traffic;
 use crate::value::Value;
+use crate::work::Executable;
 use candle_core::external::{self, Input, Slot};
 use candle_core::{CpuStorage, DType, Device, Error, Result, Shape, bail};
 pub(crate) use compute::{by_result, launch_or_return};
 use ferrotune_devices::pjrt::Element;
-use ferrotune_devices::runtime::{self, Buffer, Client, LoadedExecutable, Transfer};
+use ferrotune_devices::runtime::{self, Buffer, Client, Transfer};
 use ferrotune_profile::{self as profile, Part};
 use std::any::Any;
 use std::fmt;
@@ -120,7 +121,7 @@ impl Backend {
     }
 
     /// The executable of a program, compiled at most once.
-    pub(crate) fn executable(&self, program: &Program) -> Result<Arc<LoadedExecutable>> {
+    pub(crate) fn executable(&self, program: &Program) -> Result<Arc<Executable>> {
         self.executables.get(&self.client, program)
     }
 
@@ -145,6 +146,13 @@ impl Backend {
     /// The number of programs that the plugin has compiled since the device was opened.
     pub fn compilations(&self) -> u64 {
         self.executables.compilations()
+    }
+
+    /// Lines about programs whose compilation has taken much longer than their runs would take on the CPU; none on XLA:CPU.
+    pub fn hints(&self) -> Vec<String> {
+        const MOST: usize = 3;
+        let is_cpu = matches!(self.client.platform().as_deref(), Ok("cpu"));
+        if is_cpu { Vec::new() } else { self.executables.hints(MOST) }
     }
 
     /// Copies an array to each device of this process.

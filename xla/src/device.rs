@@ -51,7 +51,7 @@ impl Default for Options<'_> {
 /// Opens the first device of a plugin, such as XLA:CPU or libtpu.
 ///
 /// ```no_run
-/// let device = ferrotune_xla::open("xla_cpu_pjrt.so".as_ref())?;
+/// let device = ferrotune_xla::open("libpjrt_cpu.so".as_ref())?;
 /// let x = candle_core::Tensor::arange(0f32, 4f32, &device)?;
 /// assert_eq!(x.sqr()?.sum_all()?.to_scalar::<f32>()?, 14.0);
 /// # Ok::<(), candle_core::Error>(())
@@ -160,7 +160,7 @@ fn assembled(client: Client, plugin: &str, options: Options<'_>, cores: Cores, c
     let elsewhere = numbers.len() - here.len();
     let mut compiled = cores.options().on(numbers);
     compiled.overrides.extend(setting(&platform, options.cache));
-    let executables = Executables::new(options.cache, &plugin, compiled, budget);
+    let executables = Executables::new(options.cache, &plugin, compiled, budget).measured(platform == "cuda");
     let executables = if is_joint { executables.jointly() } else { executables };
     Ok(device_of(Backend::new(name.to_owned(), client, (here, elsewhere), cores, executables, generator)))
 }

@@ -31,6 +31,7 @@ mod trace;
 mod traffic;
 mod value;
 mod view;
+mod work;
 
 pub use backend::{Backend, backend_of};
 pub use budget::shortage_of;

@@ -10,9 +10,9 @@ pub(crate) fn path() -> Result<PathBuf> {
     }
     let libraries = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/venv/lib");
     let pythons = std::fs::read_dir(libraries).into_iter().flatten().flatten();
-    let mut found = pythons.map(|python| python.path().join("site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"));
+    let mut found = pythons.map(|python| python.path().join("site-packages/fastatomstruct_xla_cpu/libpjrt_cpu.so"));
     match found.find(|path| path.is_file()) {
         Some(path) => Ok(path),
-        None => bail!("there is no xla_cpu_pjrt; `cargo xtask test` installs it"),
+        None => bail!("there is no fastatomstruct-xla-cpu; `cargo xtask test` installs it"),
     }
 }

@@ -18,7 +18,7 @@ thread_local! {
 ///
 /// ```no_run
 /// # use candle_core::{DType, Tensor};
-/// let device = ferrotune_xla::open("xla_cpu_pjrt.so".as_ref())?;
+/// let device = ferrotune_xla::open("libpjrt_cpu.so".as_ref())?;
 /// let x = Tensor::full(1.001_f32, (2, 2), &device)?;
 /// let product = ferrotune_xla::autocast(&device, DType::BF16, || x.matmul(&x))?;
 /// assert_eq!(product.to_vec2::<f32>()?[0][0], 2.);       // in bf16 1.001 is 1

@@ -253,6 +253,22 @@ impl Program {
         self.instructions.iter().enumerate().map(|(place, instruction)| (instruction.node.id, place)).collect()
     }
 
+    /// The floating-point operations of the program's matrix products and convolutions.
+    pub(crate) fn products_flops(&self) -> f64 {
+        let computed = self.instructions.iter().filter(|instruction| instruction.argument.is_none());
+        let flops = computed.map(|Instruction { node, inputs, .. }| {
+            let input = |index: usize| inputs.get(index).map(|place| &self.instructions[*place].node.dims);
+            // The elements of the inputs that each element of the result sums up.
+            let summed = match node.op {
+                Op::Dot { .. } => input(0).and_then(|left| left.last().copied()),
+                Op::Convolution(_) => input(1).map(|kernel| kernel.iter().skip(1).product()),
+                _ => None,
+            };
+            summed.map_or(0.0, |summed| 2.0 * node.count() as f64 * summed as f64)
+        });
+        flops.sum()
+    }
+
     /// Whether the program reads or writes at indexes.
     pub(crate) fn has_indexes(&self) -> bool {
         self.instructions.iter().any(|instruction| instruction.node.check().is_some())

@@ -24,6 +24,10 @@ impl<K: Eq + Hash + Clone, V> Recent<K, V> {
         Some(value)
     }
 
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        self.values.values().map(|(_, value)| value)
+    }
+
     pub(crate) fn remove(&mut self, key: &K) {
         self.values.remove(key);
     }

@@ -19,7 +19,7 @@ use candle_core::{CpuStorage, CustomOp1, DType, Error, Layout, Result, Shape, Te
 /// use candle_core::{DType, Tensor, Var};
 /// use ferrotune_xla::{Options, open_with, spread, with_sharding_constraint};
 /// let options = Options { mesh: &[("data", 2), ("model", 2)], ..Options::default() };
-/// let device = open_with("xla_cpu_pjrt.so".as_ref(), options)?;
+/// let device = open_with("libpjrt_cpu.so".as_ref(), options)?;
 /// let weights = Var::zeros((1024, 4096), DType::F32, &device)?;
 /// spread(&weights, &[None, Some("model")])?;                                       // 1024 × 2048 on each core
 /// let x = Tensor::ones((8, 1024), DType::F32, &device)?;

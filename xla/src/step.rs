@@ -15,13 +15,13 @@ use crate::stablehlo;
 use crate::trace::Traced;
 use crate::value::Value;
 use crate::view::{dense, node_of};
+use crate::work::Executable;
 use again::{Again, Variables};
 use candle_core::external::{Input, Slot};
 use candle_core::op::BackpropOp;
 use candle_core::{DType, Device, Result, Storage, Tensor, anomaly, bail};
 pub(crate) use compiled::computed;
 use compiled::{Compiled, From, State};
-use ferrotune_devices::runtime::LoadedExecutable;
 use std::sync::{Arc, Weak};
 
 /// The shape and type of each argument.
@@ -109,7 +109,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Step<F> {
     ///
     /// ```no_run
     /// # use candle_core::Tensor;
-    /// let device = ferrotune_xla::open("xla_cpu_pjrt.so".as_ref())?;
+    /// let device = ferrotune_xla::open("libpjrt_cpu.so".as_ref())?;
     /// let mut step = ferrotune_xla::Step::new(&device, |args: &[Tensor]| Ok(vec![args[0].sqr()?]));
     /// std::fs::write("step.mlir", step.stablehlo(&[Tensor::arange(0f32, 8f32, &device)?])?)?;
     /// # Ok::<(), candle_core::Error>(())
@@ -291,7 +291,7 @@ impl Recorded {
         self
     }
 
-    fn compiled(&self, backend: &Backend, program: &Program, executable: Arc<LoadedExecutable>) -> Result<Compiled> {
+    fn compiled(&self, backend: &Backend, program: &Program, executable: Arc<Executable>) -> Result<Compiled> {
         let from = |argument: &Argument| match argument {
             Argument::Key(node) => Ok(From::Key(random::place_of(&node.numbers))),
             Argument::Numbers(..) | Argument::Starts(_) => {

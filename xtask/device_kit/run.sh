@@ -31,7 +31,7 @@ packages() {
 library_of() {
     case $1 in
     cuda) set -- "$(packages)"/jax_plugins/xla_cuda*/xla_cuda_plugin.so ;;
-    cpu) set -- "$(packages)"/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so ;;
+    cpu) set -- "$(packages)"/fastatomstruct_xla_cpu/libpjrt_cpu.so ;;
     esac
     [ -f "$1" ] && echo "$(cd "$(dirname "$1")" && pwd)/$(basename "$1")"
 }

@@ -42,7 +42,7 @@ fn plugins_are_found_like_libtpu() {
     ]
     .map(|found| found.unwrap_or_else(|error| error.to_string()) + "\n");
     expect![[r#"
-        XLA:CPU is not installed, and it is needed to compile for the CPU; pip install xla_cpu_pjrt, or set FERROTUNE_XLA_CPU
+        XLA:CPU is not installed, and it is needed to compile for the CPU; pip install fastatomstruct-xla-cpu, or set FERROTUNE_XLA_CPU
         libtpu is not installed, and it is needed to drive a TPU; pip install libtpu, or set TPU_LIBRARY_PATH
         the CUDA plugin is not installed, and it is needed to drive NVIDIA's cards; pip install "jax-cuda12-plugin[with-cuda]", or set FERROTUNE_CUDA
         /own.so is not a file; name cuda, rocm, oneapi, cpu, or the library of a PJRT plugin

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 fn plugin() -> PathBuf {
     let beside = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../target/venv/lib/python3.11/site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"
+        "/../target/venv/lib/python3.11/site-packages/fastatomstruct_xla_cpu/libpjrt_cpu.so"
     );
     std::env::var_os("FERROTUNE_XLA_CPU").unwrap_or_else(|| beside.into()).into()
 }

@@ -92,9 +92,9 @@ pub(super) const TPU_CONNECT: Magic = Magic {
            driven: a TPU, else a card (a GPU) whose PJRT plugin is installed beside the notebook's Python, else the\n\
            CPU. It says what is missing. With --plugin, it connects a plugin's device instead: cuda or cuda:1 is an\n\
            NVIDIA card, rocm AMD's, oneapi Intel's, and cpu stands for XLA's compiler for the CPU (pip install\n\
-           xla_cpu_pjrt). A plugin is first opened in a process of its own, so that one that hangs or crashes costs\n\
-           nothing. With --selftest, that process also computes on it, and the result is what to paste into a bug\n\
-           report.\n\
+           fastatomstruct-xla-cpu). A plugin is first opened in a process of its own, so that one that hangs or\n\
+           crashes costs nothing. With --selftest, that process also computes on it, and the result is what to\n\
+           paste into a bug report.\n\
            \n\
            ferrotune::device::current()? is the connected device, and tensors made on it compute there. A function\n\
            of tensors becomes one program with ferrotune::compile:\n\

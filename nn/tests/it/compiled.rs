@@ -18,12 +18,12 @@ fn xla() -> Result<Device> {
     }
     let libraries = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/venv/lib");
     let plugin = |python: std::fs::DirEntry| -> PathBuf {
-        python.path().join("site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so")
+        python.path().join("site-packages/fastatomstruct_xla_cpu/libpjrt_cpu.so")
     };
     let pythons = std::fs::read_dir(&libraries).into_iter().flatten().flatten();
     match pythons.map(plugin).find(|path| path.is_file()) {
         Some(path) => ferrotune_xla::open(&path),
-        None => bail!("there is no xla_cpu_pjrt in {}; `cargo xtask test` installs it", libraries.display()),
+        None => bail!("there is no fastatomstruct-xla-cpu in {}; `cargo xtask test` installs it", libraries.display()),
     }
 }
 

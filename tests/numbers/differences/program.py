@@ -11,7 +11,7 @@ from differences.case import Outcome, read, write
 from differences.place import TARGET
 
 PROGRAM = TARGET / "release/ferrotune-numbers"
-PACKAGED = pathlib.Path(sysconfig.get_path("purelib"), "xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so")
+PACKAGED = pathlib.Path(sysconfig.get_path("purelib"), "fastatomstruct_xla_cpu/libpjrt_cpu.so")
 PLUGIN = os.environ.get("FERROTUNE_XLA_CPU", str(PACKAGED))
 # Programs of an earlier run are loaded: the values of a seed are arguments of a program, not part of it.
 CACHE = TARGET / "numbers/xla"

@@ -5,9 +5,10 @@ use crate::checks::{self, Checking};
 use crate::graph::{Node, follows};
 use crate::program::{Argument, Numbers, Program};
 use crate::value::Value;
+use crate::work::Executable;
 use candle_core::{Error, Result, bail};
 use ferrotune_devices::pjrt::Literal;
-use ferrotune_devices::runtime::{self, Buffer, LoadedExecutable, Transfer};
+use ferrotune_devices::runtime::{self, Buffer, Transfer};
 use ferrotune_profile as profile;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -91,7 +92,7 @@ impl Backend {
 
 impl Backend {
     /// Starts a program, and returns its outputs on each device.
-    fn run(&self, program: &Program, executable: &LoadedExecutable) -> Result<Vec<Vec<Buffer>>> {
+    fn run(&self, program: &Program, executable: &Executable) -> Result<Vec<Vec<Buffer>>> {
         let fresh = program.arguments.iter().map(|argument| self.fresh(argument)).collect::<Result<Vec<_>>>()?;
         let rows = (0..self.here()).map(|place| row(&program.arguments, &fresh, place)).collect::<Result<_>>()?;
         launch(executable, rows)
@@ -117,17 +118,18 @@ fn is_held(node: &Arc<Node>) -> Result<bool> {
 }
 
 /// Starts a program, and returns its outputs on each device. The run is recorded in a profile.
-fn launch(executable: &LoadedExecutable, rows: Vec<Vec<runtime::Input<'_>>>) -> Result<Vec<Vec<Buffer>>> {
+fn launch(executable: &Executable, rows: Vec<Vec<runtime::Input<'_>>>) -> Result<Vec<Vec<Buffer>>> {
     launch_or_return(executable, rows).map_err(|refused| Error::wrap(refused.error))
 }
 
 /// Starts a program like [`launch`], and returns the inputs if the program is not started.
 pub(crate) fn launch_or_return<'a>(
-    executable: &LoadedExecutable,
+    executable: &Executable,
     rows: Vec<Vec<runtime::Input<'a>>>,
 ) -> std::result::Result<Vec<Vec<Buffer>>, runtime::Refused<'a>> {
     let begin = Instant::now();
     let runtime::Launch { outputs, done } = executable.launch_or_return(rows)?;
+    executable.count_run();
     if profile::is_recording() {
         // An error of the program is reported to the readers of its outputs.
         profile::ran(begin, move || drop(done.wait()));

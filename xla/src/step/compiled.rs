@@ -6,14 +6,15 @@ use crate::checks::{self, Check};
 use crate::graph::{Array as _, Form, Node};
 use crate::random::state;
 use crate::value::Value;
+use crate::work::Executable;
 use candle_core::external::Slot;
 use candle_core::{Device, Error, Result, Tensor, bail};
-use ferrotune_devices::runtime::{self, Buffer, LoadedExecutable};
+use ferrotune_devices::runtime::{self, Buffer};
 use std::sync::Arc;
 
 /// A step that is compiled for arguments of certain shapes.
 pub(super) struct Compiled {
-    pub(super) executable: Arc<LoadedExecutable>,
+    pub(super) executable: Arc<Executable>,
     pub(super) arguments: Vec<From>,
     pub(super) states: Vec<State>,
     pub(super) results: Vec<Form>,

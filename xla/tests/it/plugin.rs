@@ -15,10 +15,10 @@ pub(crate) fn path() -> Result<PathBuf> {
     let libraries = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/venv/lib");
     let pythons = std::fs::read_dir(&libraries).into_iter().flatten().flatten();
     let found = pythons
-        .map(|python| python.path().join("site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so"))
+        .map(|python| python.path().join("site-packages/fastatomstruct_xla_cpu/libpjrt_cpu.so"))
         .find(|path| path.is_file());
     match found {
         Some(path) => Ok(path),
-        None => bail!("there is no xla_cpu_pjrt in {}; `cargo xtask test` installs it", libraries.display()),
+        None => bail!("there is no fastatomstruct-xla-cpu in {}; `cargo xtask test` installs it", libraries.display()),
     }
 }

@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use std::fmt::Write as _;
 
 /// The path and the version of XLA:CPU, one on each line.
-const PLUGIN: &str = "import importlib.metadata, pathlib, xla_plugins.xla_cpu_pjrt as plugin\n\
-                      print(pathlib.Path(plugin.__file__).with_name('xla_cpu_pjrt.so'))\n\
-                      print(importlib.metadata.version('xla_cpu_pjrt'))";
+const PLUGIN: &str = "import importlib.metadata, pathlib, fastatomstruct_xla_cpu as plugin\n\
+                      print(pathlib.Path(plugin.__file__).with_name('libpjrt_cpu.so'))\n\
+                      print(importlib.metadata.version('fastatomstruct-xla-cpu'))";
 
 /// What the device process costs, in the order in which the example prints it.
 const GOALS: [&str; 7] = ["500 ms", "+5 µs", "+60 µs", "+5 µs", "+60 µs", "1.11 ×", "1.11 ×"];
@@ -57,7 +57,7 @@ fn text(
     }
     let table = table(&lines, goals)?;
     Ok(Some(format!(
-        "`cargo run --release -p {package} --example {example}`, with `xla_cpu_pjrt` {version} as the plugin.\n\n{table}"
+        "`cargo run --release -p {package} --example {example}`, with `fastatomstruct-xla-cpu` {version} as the plugin.\n\n{table}"
     )))
 }
 

@@ -62,7 +62,7 @@ const TOLERANCE: f64 = 1e-3;
 
 /// A program in Python that prints the versions of the rivals from PyPI, and that of XLA:CPU.
 const VERSIONS: &str = "from importlib.metadata import version\n\
-                        print(', '.join(f'{name} {version(name)}' for name in ['torch', 'jax', 'xla_cpu_pjrt']))";
+                        print(', '.join(f'{name} {version(name)}' for name in ['torch', 'jax', 'fastatomstruct-xla-cpu']))";
 
 pub(super) fn run(request: &Request<'_>) -> Result<Option<String>> {
     let root = request.root;
