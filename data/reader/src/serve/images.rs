@@ -6,20 +6,28 @@ use crate::wire::{Array, Block, Contents, Shape};
 use anyhow::{Context as _, Result, anyhow, bail};
 use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
-use image::{DynamicImage, ImageDecoder as _, ImageFormat, ImageReader, Limits};
-use std::fs;
-use std::io::Cursor;
+use image::{ColorType, DynamicImage, ImageBuffer, ImageDecoder, ImageFormat, ImageReader, Limits, Pixel};
+use std::io::{BufRead as _, Cursor};
 use std::path::{Path, PathBuf};
+use std::{fs, mem};
 
 /// The endings of the names of image files that this module can decode.
 const ENDINGS: [&str; 9] = ["bmp", "gif", "jpeg", "jpg", "pgm", "png", "pnm", "ppm", "webp"];
 
-/// A decoder that resizes all images to one size.
+/// The largest memory that stays for the pixels of the next image.
+const KEPT_BYTES: usize = 1 << 26;
+
+/// A decoder that resizes all images to one size. It uses the same memory for the pixels of each image: to get new memory from the
+/// system takes longer than to resize the image.
 pub(super) struct Images {
     channels: usize,
     height: usize,
     width: usize,
     resizer: Resizer,
+    /// The pixels of the image before it is resized.
+    pixels: Vec<u8>,
+    /// The resized image; `None` before the first one.
+    resized: Option<Image<'static>>,
 }
 
 impl Images {
@@ -30,53 +38,68 @@ impl Images {
         if [height, width].iter().any(|length| !(1..=65_535).contains(length)) {
             bail!("images of {height}×{width} pixels cannot be made; give from 1×1 to 65535×65535");
         }
-        Ok(Images { channels, height, width, resizer: Resizer::new() })
+        Ok(Images { channels, height, width, resizer: Resizer::new(), pixels: Vec::new(), resized: None })
     }
 
     /// The image in a file, as u8 of shape (channels, height, width).
     pub(super) fn read(&mut self, path: &Path, bytes: &[u8]) -> Result<Block> {
         let name = || files::name(path);
-        let image = decoded(bytes).with_context(|| format!("cannot decode {}", name()))?;
-        let pixels = self.resized(&image).with_context(|| format!("cannot resize {}", name()))?;
-        // Interleaved channels become separate planes.
-        let bytes = (0..self.channels).flat_map(|channel| pixels.iter().skip(channel).step_by(self.channels)).copied();
-        let mut planes = Vec::with_capacity(pixels.len());
-        planes.extend(bytes);
+        let image = decoded(bytes, mem::take(&mut self.pixels)).with_context(|| format!("cannot decode {}", name()))?;
+        let (width, height) = (image.width(), image.height());
+        let mut pixels = image.into_rgb8().into_raw();
+        if self.channels == 1 {
+            make_grey(&mut pixels);
+        }
+        let planes = self.planes(width, height, &pixels).with_context(|| format!("cannot resize {}", name()))?;
+        if pixels.capacity() <= KEPT_BYTES {
+            self.pixels = pixels;
+        }
         let shape = Shape { dtype: "u8".to_owned(), dims: vec![self.channels, self.height, self.width] };
         Ok(vec![Array { shape, bytes: planes }])
     }
 
-    fn resized(&mut self, image: &DynamicImage) -> Result<Vec<u8>> {
-        let (width, height) = (image.width(), image.height());
-        let (pixels, kind) = match self.channels {
-            1 => (grey(image), PixelType::U8),
-            _ => (image.to_rgb8().into_raw(), PixelType::U8x3),
-        };
+    /// The planes of an image's channels after resizing. A grey image has three equal channels until then, which are resized
+    /// several times faster than one.
+    fn planes(&mut self, width: u32, height: u32, pixels: &[u8]) -> Result<Vec<u8>> {
         if (width as usize, height as usize) == (self.width, self.height) {
-            return Ok(pixels);
+            return Ok(separated(pixels, self.channels));
         }
-        let from = ImageRef::new(width, height, &pixels, kind).map_err(|error| anyhow!("{error}"))?;
-        let mut to = Image::new(self.width as u32, self.height as u32, kind);
+        let from = ImageRef::new(width, height, pixels, PixelType::U8x3).map_err(|error| anyhow!("{error}"))?;
+        let new = || Image::new(self.width as u32, self.height as u32, PixelType::U8x3);
+        let to = self.resized.get_or_insert_with(new);
         let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::Bilinear));
-        self.resizer.resize(&from, &mut to, &options)?;
-        Ok(to.into_vec())
+        self.resizer.resize(&from, to, &options)?;
+        Ok(separated(to.buffer(), self.channels))
     }
 }
 
-/// The brightness of each pixel by ITU-R BT.601, as in Pillow and TensorFlow; the crate `image` uses BT.709.
-fn grey(image: &DynamicImage) -> Vec<u8> {
-    if let DynamicImage::ImageLuma8(pixels) = image {
-        return pixels.as_raw().clone();
+/// The first channels of interleaved pixels, as separate planes.
+fn separated(pixels: &[u8], channels: usize) -> Vec<u8> {
+    let pixels: &[[u8; 3]] = pixels.as_chunks().0;
+    if channels == 1 {
+        return pixels.iter().map(|[grey, ..]| *grey).collect();
     }
-    let brightness = |pixel: &[u8; 3]| {
-        let [red, green, blue] = pixel.map(u32::from);
-        ((19_595 * red + 38_470 * green + 7_471 * blue + 0x8000) >> 16) as u8
-    };
-    image.to_rgb8().as_raw().as_chunks().0.iter().map(brightness).collect()
+    let mut planes = vec![0; 3 * pixels.len()];
+    let (red, others) = planes.split_at_mut(pixels.len());
+    let (green, blue) = others.split_at_mut(pixels.len());
+    for (((pixel, red), green), blue) in pixels.iter().zip(red).zip(green).zip(blue) {
+        [*red, *green, *blue] = *pixel;
+    }
+    planes
 }
 
-/// The image in its display orientation: turned and mirrored by its EXIF data.
-fn decoded(bytes: &[u8]) -> Result<DynamicImage> {
+/// Gives all channels of a pixel its brightness by ITU-R BT.601, as in Pillow and TensorFlow; the crate `image` uses BT.709. The weights
+/// have the sum 2^16, so that grey stays as it is.
+fn make_grey(pixels: &mut [u8]) {
+    for pixel in pixels.as_chunks_mut::<3>().0 {
+        // `map` of an array is not inlined, and takes longer than all else here.
+        let (red, green, blue) = (u32::from(pixel[0]), u32::from(pixel[1]), u32::from(pixel[2]));
+        *pixel = [((19_595 * red + 38_470 * green + 7_471 * blue + 0x8000) >> 16) as u8; 3];
+    }
+}
+
+/// The image in its display orientation: turned and mirrored by its EXIF data. Its pixels are in `memory` if they are bytes.
+fn decoded(bytes: &[u8], memory: Vec<u8>) -> Result<DynamicImage> {
     let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
     // The decoder would invent the missing part.
     if reader.format() == Some(ImageFormat::Jpeg) && !is_whole_jpeg(bytes) {
@@ -87,9 +110,26 @@ fn decoded(bytes: &[u8]) -> Result<DynamicImage> {
     let mut limits = Limits::default();
     limits.reserve(decoder.total_bytes())?;
     decoder.set_limits(limits)?;
-    let mut image = DynamicImage::from_decoder(decoder)?;
+    let mut image = match decoder.color_type() {
+        ColorType::L8 => DynamicImage::ImageLuma8(image_in(memory, decoder)?),
+        ColorType::Rgb8 => DynamicImage::ImageRgb8(image_in(memory, decoder)?),
+        _ => DynamicImage::from_decoder(decoder)?,
+    };
     image.apply_orientation(orientation);
     Ok(image)
+}
+
+/// The image of a decoder, with its pixels in `memory`.
+fn image_in<P: Pixel<Subpixel = u8>>(
+    mut memory: Vec<u8>,
+    decoder: impl ImageDecoder,
+) -> Result<ImageBuffer<P, Vec<u8>>> {
+    let (width, height) = decoder.dimensions();
+    // Zeros, so that a decoder that skips damaged parts leaves no pixels of another image there.
+    memory.clear();
+    memory.resize(usize::try_from(decoder.total_bytes())?, 0);
+    decoder.read_image(&mut memory)?;
+    ImageBuffer::from_raw(width, height, memory).context("its pixels are fewer than its size says")
 }
 
 /// Whether a JPEG file has the marker for the end of the image. Other data may follow the marker, and a preview image
@@ -97,12 +137,12 @@ fn decoded(bytes: &[u8]) -> Result<DynamicImage> {
 ///
 /// Source: ITU-T T.81, B.1.1: <https://www.w3.org/Graphics/JPEG/itu-t81.pdf>.
 fn is_whole_jpeg(mut bytes: &[u8]) -> bool {
-    while let Some(at) = bytes.iter().position(|byte| *byte == 0xff) {
-        let Some((marker, rest)) = bytes[at + 1..].split_first() else { return false };
+    while bytes.skip_until(0xff).is_ok_and(|skipped| skipped > 0) {
+        let Some((marker, rest)) = bytes.split_first() else { return false };
         bytes = match marker {
             0xd9 => return true,
             // Markers without a segment: a fill byte, data of a scan, the beginning of the image, and restarts within a scan.
-            0xff => &bytes[at + 1..],
+            0xff => bytes,
             0x00 | 0x01 | 0xd0..=0xd8 => rest,
             // The data of a scan follow its segment.
             _ => {

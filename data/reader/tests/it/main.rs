@@ -6,6 +6,7 @@
 mod answers;
 mod columns;
 mod folders;
+mod images;
 mod npy;
 mod objects;
 mod tables;
