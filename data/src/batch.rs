@@ -137,6 +137,11 @@ impl Size {
         if self.drops_remainder { elements / size } else { elements.div_ceil(size) }
     }
 
+    /// Skips the elements of some batches, and returns the number of skipped batches.
+    pub(crate) fn skip<X>(self, count: u64, stream: &mut (impl Stream<X> + ?Sized)) -> Result<u64> {
+        Ok(self.batches(stream.skip(count.saturating_mul(self.elements as u64))?))
+    }
+
     /// The elements of a stream's next batch, if there is one.
     fn collect<X>(self, stream: &mut BoxStream<X>) -> Option<Result<Vec<X>>> {
         // The size may be greater than the dataset, so the reserved memory has a limit.
@@ -174,8 +179,7 @@ impl<X, B> Stream<B> for Batches<X, B> {
     }
 
     fn skip(&mut self, count: u64) -> Result<u64> {
-        let elements = self.stream.skip(count.saturating_mul(self.size.elements as u64))?;
-        let skipped = self.size.batches(elements);
+        let skipped = self.size.skip(count, &mut *self.stream)?;
         self.index += skipped;
         Ok(skipped)
     }
@@ -184,14 +188,4 @@ impl<X, B> Stream<B> for Batches<X, B> {
 /// Makes a batch of elements of type `T` from the tensors that hold its rows.
 pub(crate) fn of_columns<T: Batch>(columns: Vec<Tensor>) -> T::Batched {
     T::of_columns(columns).expect("only tensors and tuples of them are rows, and both have a batch of columns")
-}
-
-/// Stacks the tensors of elements into the tensors of a batch.
-pub(crate) fn stacked(elements: &[Vec<Tensor>]) -> candle_core::Result<Vec<Tensor>> {
-    let count = elements.first().map_or(0, Vec::len);
-    let column = |number: usize| {
-        let column: Vec<&Tensor> = elements.iter().map(|tensors| &tensors[number]).collect();
-        Tensor::stack(&column, 0)
-    };
-    (0..count).map(column).collect()
 }

@@ -23,7 +23,8 @@ pub struct ImageFolder {
 /// dot, and macOS' `__MACOSX`, are skipped.
 ///
 /// `shape` is `[channels, height, width]`, with 3 channels for red, green and blue or 1 for grey. Images of another
-/// size are resized, bilinearly and with antialiasing, without keeping their proportions.
+/// size are resized, bilinearly and with antialiasing, without keeping their proportions. A JPEG is decoded at its full size first,
+/// because decoding at a reduced scale changes the values.
 ///
 /// As many processes as candle has threads decode images, in the order of the requests, and some in
 /// advance. Shuffle and split before any other verb: both need only the numbers of the images. A `%%tune` body may

@@ -1,9 +1,9 @@
 //! Rows of tensors, and images in files. Their choice and their order are known by number, without reading them. So batches take
 //! their rows at once, skipped images are not read, and a dataset of rows can be sent to a trial.
 
-use crate::batch::{self, Batches, Size};
+use crate::batch::{Batches, Size};
 use crate::columns::Table;
-use crate::images::{self, Images};
+use crate::images::{self, ImageBatches, Images};
 use crate::stream::{BoxStream, Listed, Numbers, Open, Pass, Stream};
 use crate::verb::Verb;
 use crate::{DataError, Result};
@@ -137,8 +137,7 @@ impl Rows {
                 Box::new(Batches { stream: numbers, size, index, batch })
             }
             Origin::Images(images) => {
-                let (stream, batch) = (images.open(numbers), Arc::new(|images: Vec<_>| batch::stacked(&images)));
-                Box::new(Batches { stream: Box::new(stream), size, index, batch })
+                Box::new(ImageBatches { images: images.open(numbers), size, len: self.len(), index })
             }
         })
     }

@@ -4,6 +4,7 @@
 mod arrays;
 mod batches;
 mod failures;
+mod images;
 mod order;
 mod position;
 mod prep;
