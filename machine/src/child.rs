@@ -21,7 +21,7 @@ const TUNABLES: &str = "GLIBC_TUNABLES";
 const LARGE_PAGES: &str = "glibc.malloc.hugetlb=1";
 
 /// Gives the memory of a process that computes pages of 2 MiB, unless the user has decided about them: a tensor has a page for each
-/// 4 KiB otherwise, and to make and to find the pages costs a part of each training step (benchmarks/steps.md).
+/// 4 KiB otherwise, and to make and to find the pages costs a part of each training step (benchmarks/steps.md, "What malloc keeps").
 pub fn large_pages(command: &mut Command) {
     if let Some(tunables) = with_large_pages(std::env::var_os(TUNABLES)) {
         command.env(TUNABLES, tunables);

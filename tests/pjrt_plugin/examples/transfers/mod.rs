@@ -8,6 +8,18 @@ const COUNTS: [usize; 4] = [100, 5_000, 300_000, 1_500_000];
 const ROUNDS: usize = 24;
 const MOST_KEPT: usize = 20;
 
+pub(super) fn tell_their_end(bench: &Bench) -> Outcome {
+    let values = vec![0.5; 1 << 20];
+    let literal = Literal::f32(&[1 << 20], &values)?;
+    let buffer = bench.client.upload(&literal, bench.first()?)?;
+    buffer.ready()?.wait()?;
+    let transfer = buffer.download()?;
+    let was_ready = transfer.is_ready()?;
+    drop(bench.client.upload(&literal, bench.first()?)?.download()?);
+    ensure(transfer.wait()? == literal, "the array changed")?;
+    Ok(format!("4 MiB; ready at once: {was_ready}; one was dropped under way"))
+}
+
 pub(super) fn arrays_stay(bench: &Bench) -> Outcome {
     let mut kept = Vec::new();
     for round in 0..ROUNDS {
