@@ -6,7 +6,7 @@ use crate::reader::{self, Files, Readers, is_object};
 use crate::stream::{BoxStream, Stream, skip_one_by_one};
 use crate::{DataError, Result};
 use candle_core::{Device, Tensor};
-use ferrotune_reader::{Request, Source};
+use ferrotune_reader::{Array, Request, Source};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -117,14 +117,17 @@ impl ImageStream {
         };
         let block = self.readers.take().map_err(named)?;
         let pixels = block.and_then(|block| <[_; 1]>::try_from(block).ok()).map(|[pixels]| pixels);
-        let Some(pixels) =
-            pixels.filter(|pixels| pixels.shape.dtype == "u8" && pixels.shape.dims == self.images.dims())
-        else {
+        let Some(pixels) = pixels.filter(|pixels| is_u8_of(self.images.dims(), pixels)) else {
             return Err(DataError::Unread { reason: format!("the reader gave no pixels of {}", file()) });
         };
         values.extend(pixels.bytes.iter().map(|byte| f32::from(*byte) * (1. / 255.)));
         Ok(())
     }
+}
+
+/// Whether an array has these dimensions, and one byte for each element.
+fn is_u8_of(dims: [usize; 3], array: &Array) -> bool {
+    array.shape.dtype == "u8" && array.shape.dims == dims && array.bytes.len() == dims.iter().product::<usize>()
 }
 
 impl Stream<Vec<Tensor>> for ImageStream {

@@ -221,7 +221,7 @@ impl Server {
         self.sessions().push(Arc::downgrade(&session));
         let served = session.serve(self);
         // Threads that wait for the device may have the session longer.
-        // Nobody reads the replies any more, so that none of them waits while the objects are locked.
+        // Replies fail at once from here on, so that none of them waits while the objects are locked.
         session.hang_up();
         *session.objects() = Objects::default();
         self.sessions()

@@ -160,7 +160,7 @@ fn assembled(client: Client, plugin: &str, options: Options<'_>, cores: Cores, c
     let elsewhere = numbers.len() - here.len();
     let mut compiled = cores.options().on(numbers);
     compiled.overrides.extend(setting(&platform, options.cache));
-    let executables = Executables::new(options.cache, &plugin, compiled, budget).measured(platform == "cuda");
+    let executables = Executables::new(options.cache, &plugin, compiled, budget).of_platform(&platform);
     let executables = if is_joint { executables.jointly() } else { executables };
     Ok(device_of(Backend::new(name.to_owned(), client, (here, elsewhere), cores, executables, generator)))
 }

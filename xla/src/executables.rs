@@ -7,7 +7,7 @@ use crate::recent::Recent;
 use crate::stablehlo;
 use crate::work::Executable;
 use candle_core::{Error, Result};
-use ferrotune_devices::pjrt::{CompileOptions, Override};
+use ferrotune_devices::pjrt::{Code, CompileOptions, Override, PjrtError};
 use ferrotune_devices::runtime::{Client, LoadedExecutable};
 use ferrotune_profile::{self as profile, Part};
 use sha2::{Digest as _, Sha256};
@@ -30,8 +30,9 @@ const PARTIAL: &str = "partial";
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// A program of at most so many floating-point operations in products is small for NVIDIA's compiler, and one of at most so many is tiny.
-/// On an H100, a step of an MLP with 32 GFLOP compiled in 1.8 s instead of 4.4 s without Triton's products, and was as fast; without
-/// measurements as well, it compiled in 1.3 s, and was slower by a fifth. The time of a tiny program is that of its launches.
+/// With the same settings in `XLA_FLAGS`, on one H100, a step of an MLP with 32 GFLOP compiled in 1.8 s instead of 4.4 s without Triton's
+/// products, and was as fast; without measurements as well, it compiled in 1.3 s, and was slower by a fifth. The time of a tiny program is
+/// that of its launches.
 const SMALL_FLOPS: f64 = 34e9;
 const TINY_FLOPS: f64 = 1e9;
 
@@ -72,15 +73,16 @@ impl Executables {
         Executables { is_joint: true, ..self }
     }
 
-    /// The cache for a compiler that measures variants of each product if `measures` holds: small programs are compiled without that.
-    pub(crate) fn measured(self, measures: bool) -> Executables {
-        Executables { measures, ..self }
+    /// The cache for the compiler of a platform. NVIDIA's (`cuda`) measures variants of each product: small programs are compiled without
+    /// that.
+    pub(crate) fn of_platform(self, platform: &str) -> Executables {
+        Executables { measures: platform == "cuda", ..self }
     }
 
     /// An empty cache of executables for other devices of this plugin.
     pub(crate) fn on(&self, device_ids: Vec<i32>) -> Executables {
         let (kept, budget) = (self.kept.clone(), self.budget.clone());
-        Executables::of(kept, self.options.clone().on(device_ids), budget).measured(self.measures)
+        Executables { measures: self.measures, ..Executables::of(kept, self.options.clone().on(device_ids), budget) }
     }
 
     /// The options for a program with so many floating-point operations in products.
@@ -119,10 +121,13 @@ impl Executables {
         self.compilations.load(Ordering::Relaxed)
     }
 
-    /// A line for each program for which the CPU would have been faster, at most this many.
+    /// A line for each program in the cache for which the CPU would have been faster, at most this many: those with the longest
+    /// compilation.
     pub(crate) fn hints(&self, most: usize) -> Vec<String> {
         let ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        ready.values().filter_map(|executable| executable.hint()).take(most).collect()
+        let mut hints: Vec<_> = ready.values().filter_map(|executable| executable.hint()).collect();
+        hints.sort_by(|left, right| right.cmp(left));
+        hints.into_iter().take(most).map(|(_, hint)| hint).collect()
     }
 
     fn load_or_compile(&self, client: &Client, program: &Program) -> Result<Executable> {
@@ -142,7 +147,9 @@ impl Executables {
         let compile = |options: &CompileOptions| client.compile(text.as_bytes(), options);
         let executable = match compile(&options) {
             // A compiler of another version may not know the settings for small programs.
-            Err(_) if options != self.options => compile(&self.options),
+            Err(PjrtError::Refused { code: Code::INVALID_ARGUMENT, .. }) if options != self.options => {
+                compile(&self.options)
+            }
             compiled => compiled,
         };
         let executable = executable.map_err(Error::wrap)?;
@@ -300,25 +307,25 @@ mod tests {
         let program = Program::new(&[product], &[], &[], &Cores::Replicas(1), Checks::LeftOut, Numbers::Shared);
         assert_eq!(program.products_flops(), 2. * 64. * 100. * 32.);
 
-        let executables = |measures: bool| {
-            Executables::of(None, CompileOptions::default(), Budget::new("cuda", None)).measured(measures)
+        let executables = |platform: &str| {
+            Executables::of(None, CompileOptions::default(), Budget::new(platform, None)).of_platform(platform)
         };
-        let names = |measures: bool, flops: f64| -> Vec<String> {
-            executables(measures).options_for(flops).overrides.into_iter().map(|(name, _)| name).collect()
+        let names = |platform: &str, flops: f64| -> Vec<String> {
+            executables(platform).options_for(flops).overrides.into_iter().map(|(name, _)| name).collect()
         };
         let [triton, level] = ["xla_gpu_enable_triton_gemm", "xla_gpu_autotune_level"];
-        assert_eq!(names(true, 0.), [triton, level]);
-        assert_eq!(names(true, TINY_FLOPS + 1.), [triton]);
-        assert!(names(true, SMALL_FLOPS + 1.).is_empty() && names(false, 0.).is_empty());
+        assert_eq!(names("cuda", 0.), [triton, level]);
+        assert_eq!(names("cuda", TINY_FLOPS + 1.), [triton]);
+        assert!(names("cuda", SMALL_FLOPS + 1.).is_empty() && names("rocm", 0.).is_empty());
 
         // XLA's compilers share their settings, so XLA:CPU knows the names, too.
         let client = Plugin::load(&plugin::path()?).and_then(|plugin| plugin.client(&[])).map_err(Error::wrap)?;
         let client = Client::from(client);
         let compile = |options: &CompileOptions| client.compile(stablehlo::text(&program).as_bytes(), options);
-        let mut options = executables(true).options_for(0.);
+        let mut options = executables("cuda").options_for(0.);
         compile(&options).map_err(Error::wrap)?;
         options.overrides.push(("xla_gpu_of_no_version".to_owned(), Override::Flag(true)));
-        assert!(compile(&options).is_err());
+        assert!(matches!(compile(&options), Err(PjrtError::Refused { code: Code::INVALID_ARGUMENT, .. })));
         Ok(())
     }
 

@@ -31,7 +31,7 @@ pub(crate) enum Numbers {
     /// Each has its own: lazily computed code may have other numbers in its next run, and then two of them are not the same any more.
     Apart,
     /// They share one: the numbers of a step stay what they are. A model has few different numbers, each in many places, and each number
-    /// of a program costs its compiler time.
+    /// of a program costs its compiler time. A step in which two numbers become equal is another program.
     Shared,
 }
 

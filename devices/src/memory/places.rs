@@ -17,8 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The bytes of the places of one side that are free: a place that is lent is the array's own memory.
 const MOST_FREE_BYTES: usize = 128 << 20;
 
-/// The number of places of one side, free or not.
+/// The number of places of one side, free or not, and of those among them in which a plugin may have arrays for long.
 const MOST_PLACES: usize = 64;
+const MOST_SHARED: usize = 16;
 
 /// The least number of bytes of an array whose place a plugin may use as the array. A process has 65,530 mappings at most: with arrays of
 /// this size they suffice for 256 GiB.
@@ -61,7 +62,8 @@ impl Places {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Room for an array of this length; none for a very large one, and where too many places are in use.
+    /// Room for an array of this length; none for a very large one, and where too many places are in use: such an array has a file of
+    /// its own.
     ///
     /// # Errors
     /// The system's errors, such as a lack of memory.
@@ -69,7 +71,7 @@ impl Places {
         let mut own = self.lock();
         let place = match own.take_free(length) {
             Some(place) => place,
-            None if length > MOST_FREE_BYTES || !own.has_number() => return Ok(None),
+            None if length > MOST_FREE_BYTES || own.is_shared_often(length) || !own.has_number() => return Ok(None),
             None => {
                 let (file, map) = place_file(length)?;
                 own.last += 1;
@@ -101,6 +103,12 @@ impl Own {
         let found = self.free.iter().enumerate().filter(|(_, place)| fits(place));
         let (index, _) = found.min_by_key(|(_, place)| place.map.len())?;
         Some(self.free.remove(index))
+    }
+
+    /// Whether so many places are lent for arrays of this size that others need the rest.
+    fn is_shared_often(&self, length: usize) -> bool {
+        let shared = self.lent.values().filter(|place| place.map.len() >= LEAST_SHARED);
+        length >= LEAST_SHARED && shared.count() >= MOST_SHARED
     }
 
     /// Whether one more place is within the limit. Drops the oldest free one where it is not.
@@ -229,7 +237,7 @@ impl Borrowed {
         self.maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the other side still knows the place.
+    /// Whether the place is mapped here.
     pub(crate) fn has(&self, number: Number) -> bool {
         self.lock().contains_key(&number)
     }
@@ -345,6 +353,19 @@ mod tests {
         assert!(places.room(5_000)?.is_some());
         let other = lend(&places, &[1; 30_000])?.ok_or("no place")?;
         assert_eq!(other.gone, [last]);
+        Ok(())
+    }
+
+    #[test]
+    fn arrays_that_stay_leave_places_for_others() -> Result<(), Box<dyn std::error::Error>> {
+        let (places, large) = (Places::default(), vec![1; LEAST_SHARED]);
+        for _ in 0..MOST_SHARED {
+            lend(&places, &large)?.ok_or("no place")?;
+        }
+        assert!(places.room(large.len())?.is_none());
+        assert!(places.room(10_000)?.is_some());
+        places.returned(1);
+        assert!(places.room(large.len())?.is_some());
         Ok(())
     }
 

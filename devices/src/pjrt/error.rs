@@ -96,6 +96,8 @@ pub enum PjrtError {
 pub struct Code(pub i32);
 
 impl Code {
+    /// The caller has given something that the function does not take.
+    pub const INVALID_ARGUMENT: Code = Code(3);
     /// The operation did not end within its deadline.
     pub const DEADLINE_EXCEEDED: Code = Code(4);
     /// The requested object does not exist.

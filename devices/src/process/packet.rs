@@ -119,11 +119,10 @@ impl Outgoing {
     /// # Errors
     /// [`io::ErrorKind::Interrupted`] if `stop` has ended the wait, and the system's errors.
     pub(crate) fn send(&mut self, socket: impl AsFd, stop: &dyn Fn() -> bool) -> io::Result<()> {
-        if self.bytes.len() > MOST_BYTES {
-            self.files.insert(0, file_of(&self.bytes[1..])?.into());
-            self.bytes = vec![IN_FILE];
-        }
-        let files: Vec<BorrowedFd<'_>> = self.files.iter().map(AsFd::as_fd).collect();
+        let is_long = self.bytes.len() > MOST_BYTES;
+        let long: Option<OwnedFd> = is_long.then(|| file_of(&self.bytes[1..])).transpose()?.map(OwnedFd::from);
+        let bytes: &[u8] = if is_long { &[IN_FILE] } else { &self.bytes };
+        let files: Vec<BorrowedFd<'_>> = long.iter().chain(&self.files).map(AsFd::as_fd).collect();
         loop {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES + 1))];
             let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -131,7 +130,7 @@ impl Outgoing {
                 return Err(io::Error::other("a packet has too many memory files"));
             }
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            match sendmsg(&socket, &[IoSlice::new(&self.bytes)], &mut ancillary, flags) {
+            match sendmsg(&socket, &[IoSlice::new(bytes)], &mut ancillary, flags) {
                 Ok(_) => break,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => wait_for(&socket, PollFlags::OUT, TICK).map(drop)?,

@@ -319,7 +319,13 @@ impl Session {
             Ok((element, dims, room)) => {
                 let answer = |bytes| Reply { ticket, answer: Ok(Answer::Array { element, dims, bytes }) };
                 let mut packet = Outgoing::default();
-                session.send(packet.push_room(room, answer).map(|()| packet));
+                match packet.push_room(room, answer) {
+                    Ok(()) => session.send(Ok(packet)),
+                    Err(error) => {
+                        let what = format!("an array cannot be sent: {error}");
+                        session.reply(ticket, Err(PjrtError::Mismatch { what }));
+                    }
+                }
             }
             Err(error) => session.reply(ticket, Err(error)),
         };

@@ -128,7 +128,9 @@ impl Mark {
     /// Marks the generation; none if the device process has ended.
     fn make(link: &Link, held: &mut Held<'_>) -> Option<Mark> {
         let flags = SocketFlags::CLOEXEC;
-        let (holder, other) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
+        let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+        // Without a mark neither side forgets its places, which this process and its fork would then both use.
+        let (holder, other) = pair.inspect_err(|_| link.cut()).ok()?;
         let generation = new_generation();
         // A device process that has ended keeps nothing; the fork learns that when it connects.
         link.mark(held, generation, other).ok()?;

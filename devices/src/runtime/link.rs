@@ -173,12 +173,14 @@ impl Link {
 
     /// Sends the generation's mark with the lock held.
     pub(super) fn mark(&self, held: &mut Held<'_>, generation: Generation, holders: OwnedFd) -> Result<(), Broken> {
-        held.outbox.post(Vec::new(), |packet| packet.push_descriptor(&Request::Mark { generation }, holders))?;
+        let posted =
+            held.outbox.post(Vec::new(), |packet| packet.push_descriptor(&Request::Mark { generation }, holders));
+        posted.inspect_err(|_| self.cut())?;
         // A process that sleeps keeps no places, and none is mapped that has an array of the generation. What is sent later comes after
         // the mark, also if the mark itself has to wait.
         held.places.forget();
-        // A reply that is awaited may be in a place that the device process had before the mark.
-        if held.inbox.replies.is_empty() {
+        // A reply that has not arrived may be in a place that the device process had before the mark.
+        if held.inbox.replies.values().all(Option::is_some) {
             held.borrowed.clear();
         }
         self.flush(&mut held.outbox)
@@ -257,7 +259,10 @@ impl Link {
                 Err(error) => Err(error.into()),
             };
             self.arrived.notify_all();
-            taken?;
+            if let Err(broken) = taken {
+                inbox.replies.remove(&ticket);
+                return Err(broken);
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use expect_test::expect;
 use ferrotune_devices::{DeviceName, NoPlugin, find_plugin, name_of_plugin};
 
 const XLA_CPU: &str = "lib/python3.12/site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so";
+const NEWER_XLA_CPU: &str = "lib/python3.12/site-packages/fastatomstruct_xla_cpu/libpjrt_cpu.so";
 const CUDA_13: &str = "lib/python3.12/site-packages/jax_plugins/xla_cuda13/xla_cuda_plugin.so";
 
 #[test]
@@ -24,7 +25,12 @@ fn plugins_are_found_like_libtpu() {
         &[(&format!("venv/{XLA_CPU}"), ""), ("own.so", "")],
         &[("VIRTUAL_ENV", "/venv"), ("FERROTUNE_XLA_CPU", "/own.so"), ("FERROTUNE_CUDA", "/own.so")],
     );
+    let both = Described::new(
+        &[(&format!("venv/{XLA_CPU}"), ""), (&format!("venv/{NEWER_XLA_CPU}"), "")],
+        &[("VIRTUAL_ENV", "/venv")],
+    );
     let found = [
+        find(&both, "xla:cpu"),
         find(&nothing, "xla:cpu"),
         find(&nothing, "tpu"),
         find(&nothing, "cuda:0"),
@@ -42,6 +48,7 @@ fn plugins_are_found_like_libtpu() {
     ]
     .map(|found| found.unwrap_or_else(|error| error.to_string()) + "\n");
     expect![[r#"
+        venv/lib/python3.12/site-packages/fastatomstruct_xla_cpu/libpjrt_cpu.so
         XLA:CPU is not installed, and it is needed to compile for the CPU; pip install fastatomstruct-xla-cpu, or set FERROTUNE_XLA_CPU
         libtpu is not installed, and it is needed to drive a TPU; pip install libtpu, or set TPU_LIBRARY_PATH
         the CUDA plugin is not installed, and it is needed to drive NVIDIA's cards; pip install "jax-cuda12-plugin[with-cuda]", or set FERROTUNE_CUDA

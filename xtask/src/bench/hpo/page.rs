@@ -7,11 +7,11 @@ use std::fmt::Write as _;
 /// The rows of a table, each with the results of its searches.
 type Rows<'a> = &'a [(&'a Row, Results)];
 
-/// The whole text. `minutes` is the total time.
+/// The text of the table. `minutes` is the total time.
 pub(super) fn text(losses: Rows<'_>, fronts: Rows<'_>, speed: &[String], minutes: u64) -> Result<String> {
-    let mut page = String::new();
+    let mut text = String::new();
     writeln!(
-        page,
+        text,
         "All searches took {minutes} minutes. Medians, over the seeds, of the best value found; \
          lower is better. Where losses have noise, it is the loss without noise of the trial that looks best. Problems: \
          `tuner/oracle/benches/hpo/problems.rs`. The last column is the mean time that a trial's suggestions and its result \
@@ -25,26 +25,26 @@ pub(super) fn text(losses: Rows<'_>, fronts: Rows<'_>, speed: &[String], minutes
          of ranges.\n\n## Speed\n\n| what | measured | goal | command |\n|---|---|---|---|"
     )?;
     for ((what, goal, words), line) in SPEED.iter().zip(speed) {
-        writeln!(page, "| {what} | {line} | {goal} | `cargo bench -p ferrotune-tuner --bench {}` |", words.join(" "))?;
+        writeln!(text, "| {what} | {line} | {goal} | `cargo bench -p ferrotune-tuner --bench {}` |", words.join(" "))?;
     }
     for (kind, problems) in KINDS {
         for (number, count) in COUNTED.into_iter().enumerate() {
-            table(&mut page, &format!("After {count} trials: {kind}"), losses, problems, number)?;
+            table(&mut text, &format!("After {count} trials: {kind}"), losses, problems, number)?;
         }
     }
     for (number, count) in COUNTED.into_iter().enumerate() {
         let title = format!("After {count} trials: hypervolume of two losses, with a minus");
-        table(&mut page, &title, fronts, &FRONTS, number)?;
+        table(&mut text, &title, fronts, &FRONTS, number)?;
     }
-    Ok(page)
+    Ok(text)
 }
 
-fn table(page: &mut String, title: &str, rows: Rows<'_>, problems: &[&str], number: usize) -> Result<()> {
+fn table(text: &mut String, title: &str, rows: Rows<'_>, problems: &[&str], number: usize) -> Result<()> {
     let starred =
         |problem: &&str| if HELD_OUT.contains(problem) { format!("{problem}\\*") } else { (*problem).to_owned() };
     let names: Vec<String> = problems.iter().map(starred).collect();
-    writeln!(page, "\n## {title}\n\n| | seeds | {} | ms |", names.join(" | "))?;
-    writeln!(page, "|---|---|{}---|", "---|".repeat(problems.len()))?;
+    writeln!(text, "\n## {title}\n\n| | seeds | {} | ms |", names.join(" | "))?;
+    writeln!(text, "|---|---|{}---|", "---|".repeat(problems.len()))?;
     for (row, results) in rows.iter().filter(|(row, _)| number < row.counts()) {
         let median = |problem: &&str, number| results.median(row.sampler, problem, number);
         let cells = problems.iter().map(|problem| median(problem, number));
@@ -55,7 +55,7 @@ fn table(page: &mut String, title: &str, rows: Rows<'_>, problems: &[&str], numb
         let looked_at = if ours && row.first_seed < FRESH { ", looked at" } else { "" };
         let seeds = problems.first().map_or(0, |problem| results.numbers(row.sampler, problem, 0).len() as u32);
         let seeds = format!("{}–{}{looked_at}", row.first_seed, row.first_seed + seeds.saturating_sub(1));
-        writeln!(page, "| `{}` | {seeds} | {} | {mean:.2} |", row.sampler, cells.join(" | "))?;
+        writeln!(text, "| `{}` | {seeds} | {} | {mean:.2} |", row.sampler, cells.join(" | "))?;
     }
     Ok(())
 }
@@ -83,11 +83,11 @@ mod tests {
         let (seen, fresh) = (Row::new("auto", 0, 1, 100), Row::new("optuna-gp", FRESH, 1, 25));
         let long = Results::read("auto,branin,0,4,3,2,1,9", 5).unwrap();
         let short = Results::read("optuna-gp,branin,100,8,7,9", 3).unwrap();
-        let page = text(&[(&seen, long), (&fresh, short)], &[], &["fast".to_owned()], 3).unwrap();
-        assert!(page.starts_with("All searches took 3 minutes. "), "{page}");
-        assert_eq!(page.matches("| `auto` | 0–0, looked at | 4.000 |").count(), 1);
+        let text = text(&[(&seen, long), (&fresh, short)], &[], &["fast".to_owned()], 3).unwrap();
+        assert!(text.starts_with("All searches took 3 minutes. "), "{text}");
+        assert_eq!(text.matches("| `auto` | 0–0, looked at | 4.000 |").count(), 1);
         // The rows are those after 10 and after 25 trials, for each kind of problem.
-        assert_eq!(page.matches("| `optuna-gp` | 100–100 |").count(), 2 * KINDS.len());
-        assert!(page.contains("dixonprice5\\* | ms |"));
+        assert_eq!(text.matches("| `optuna-gp` | 100–100 |").count(), 2 * KINDS.len());
+        assert!(text.contains("dixonprice5\\* | ms |"));
     }
 }

@@ -17,7 +17,8 @@ const FOLDER: &str = "target/bench";
 const WEIGHTS: u32 = 1 << 21;
 
 /// The settings of glibc's malloc that would change the comparison.
-const MALLOC: [&str; 4] = ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES"];
+const MALLOC: [&str; 5] =
+    ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES"];
 
 /// A program, which may train in several modes.
 #[derive(Clone, Copy, Debug, PartialEq)]
