@@ -20,8 +20,8 @@ const QUIET: [&str; 3] = ["TF_CPP_MIN_LOG_LEVEL", "TPU_MIN_LOG_LEVEL", "TPU_STDE
 const TUNABLES: &str = "GLIBC_TUNABLES";
 const LARGE_PAGES: &str = "glibc.malloc.hugetlb=1";
 
-/// Gives the memory of a process that computes pages of 2 MiB, unless the user has decided about them: a tensor has a page for each
-/// 4 KiB otherwise, and to make and to find the pages costs a part of each training step (benchmarks/steps.md, "What malloc keeps").
+/// Gives the memory of a process that computes pages of 2 MiB, unless the user has decided about them. Otherwise a tensor has a page for
+/// each 4 KiB, and the pages of a new tensor take longer than to fill it (benchmarks/steps.md, "What malloc keeps").
 pub fn large_pages(command: &mut Command) {
     if let Some(tunables) = with_large_pages(std::env::var_os(TUNABLES)) {
         command.env(TUNABLES, tunables);
