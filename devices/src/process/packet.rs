@@ -15,6 +15,7 @@ use rustix::net::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -155,6 +156,11 @@ pub(crate) fn wait_for(socket: impl AsFd, what: PollFlags, limit: Duration) -> i
     }
 }
 
+thread_local! {
+    /// Room for the packet that a thread receives: to fill new room with zeros takes longer than most packets.
+    static ROOM: RefCell<Vec<u8>> = RefCell::new(vec![0; MOST_BYTES]);
+}
+
 /// A packet that has been received.
 #[derive(Debug)]
 pub(crate) struct Incoming {
@@ -169,12 +175,15 @@ impl Incoming {
     /// # Errors
     /// The system's error, or a packet that is not whole.
     pub(crate) fn receive(socket: impl AsFd) -> io::Result<Option<Incoming>> {
-        let mut room = [0; MOST_BYTES];
+        ROOM.with_borrow_mut(|room| Incoming::receive_in(socket, room))
+    }
+
+    fn receive_in(socket: impl AsFd, room: &mut [u8]) -> io::Result<Option<Incoming>> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES + 1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let received = loop {
             let flags = RecvFlags::CMSG_CLOEXEC;
-            match recvmsg(&socket, &mut [IoSliceMut::new(&mut room)], &mut ancillary, flags) {
+            match recvmsg(&socket, &mut [IoSliceMut::new(room)], &mut ancillary, flags) {
                 Err(Errno::INTR) => {}
                 Err(Errno::CONNRESET) => return Ok(None),
                 other => break other?,

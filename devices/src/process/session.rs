@@ -14,6 +14,7 @@ use rustix::net::{Shutdown, shutdown};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 /// The stack of a thread that compiles. Only what is used of it takes memory.
 const COMPILER_STACK_BYTES: usize = 512 << 20;
@@ -313,7 +314,7 @@ impl Session {
             _ => self.places.room(length)?.map_or_else(|| Room::in_file(length), |place| Ok(Room::Place(place))),
         };
         let transfer = array.and_then(|array| array.buffer.download_into(room));
-        let is_over = transfer.as_ref().map_or(Ok(true), Transfer::is_ready).unwrap_or(true);
+        let is_over = transfer.as_ref().map_or(true, ends_soon);
         let session = self.clone();
         let reply = move || match transfer.and_then(Transfer::filled) {
             Ok((element, dims, room)) => {
@@ -368,6 +369,22 @@ impl Session {
         if packet.and_then(|mut packet| packet.send(&self.socket, &|| false)).is_err() {
             self.hang_up();
         }
+    }
+}
+
+/// Whether a transfer ends at once or in a moment. Another thread, which would wait for it, needs longer to wake up.
+fn ends_soon(transfer: &Transfer<Room>) -> bool {
+    const MOMENT: Duration = Duration::from_micros(30);
+    let begun = Instant::now();
+    loop {
+        // Who waits for a transfer that has failed gets its error.
+        if transfer.is_ready().unwrap_or(true) {
+            return true;
+        }
+        if begun.elapsed() > MOMENT {
+            return false;
+        }
+        std::thread::yield_now();
     }
 }
 
