@@ -141,19 +141,21 @@ fn workspace(crates: &[Crate], candle: &Path, repository: &str) -> Result<String
     Ok(manifest + &profile(repository, names)?)
 }
 
-/// The repository's profile, with the optimisation of these packages turned off.
+/// The repository's profile, with the optimisation of these packages turned off, and without its own settings for them.
 fn profile<'a>(repository: &str, names: impl Iterator<Item = &'a str>) -> Result<String> {
+    let names: Vec<&str> = names.collect();
+    let is_own = |line: &str| line.split_once('.').is_some_and(|(name, _)| names.contains(&name));
     let mut manifest = String::new();
     let mut is_profile = false;
     for line in repository.lines() {
         if line.starts_with('[') {
             is_profile = line.starts_with("[profile.");
         }
-        if is_profile {
+        if is_profile && !is_own(line) {
             writeln!(manifest, "{line}")?;
         }
     }
-    for name in names {
+    for name in &names {
         writeln!(manifest, "\n[profile.release.package.{name}]\nopt-level = 0")?;
     }
     Ok(manifest)
@@ -177,11 +179,13 @@ mod tests {
     #[test]
     fn the_workspace_has_the_packed_crates_and_the_profile() {
         let package = Crate { name: "a".to_owned(), version: "1.0.0".to_owned() };
-        let repository = "[workspace]\nmembers = [\"a\"]\n[profile.release]\nlto = \"off\"\n[other]\nx = 1\n";
+        let repository = "[workspace]\nmembers = [\"a\"]\n[profile.release]\nlto = \"off\"\n[profile.release.package]\n\
+                          a.codegen-units = 1\nb.opt-level = 0\n[other]\nx = 1\n";
         let expected = "[workspace]\nresolver = \"3\"\nmembers = [\"crates/*\"]\n\n[patch.crates-io]\n\
                         a = { path = \"crates/a-1.0.0\" }\ncandle-core = { path = \"/candle/candle-core\" }\n\
                         candle-nn = { path = \"/candle/candle-nn\" }\n\
-                        [profile.release]\nlto = \"off\"\n\n[profile.release.package.a]\nopt-level = 0\n";
+                        [profile.release]\nlto = \"off\"\n[profile.release.package]\nb.opt-level = 0\n\n\
+                        [profile.release.package.a]\nopt-level = 0\n";
         assert_eq!(workspace(&[package], Path::new("/candle"), repository).unwrap(), expected);
     }
 }
