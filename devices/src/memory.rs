@@ -6,10 +6,10 @@
 
 pub(crate) mod places;
 
-use ferrotune_machine::memory_file;
+use ferrotune_machine::memory_file::{self, LENGTH_SEALS};
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use places::{Loan, Writing};
-use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals};
+use rustix::fs::{SealFlags, fcntl_get_seals};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -27,15 +27,12 @@ pub(crate) fn file_of(bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// The seals that keep a file's length.
-const OF_LENGTH: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
-
-/// A memory file of this length, and its mapping, whose pages are there at once. Nobody can change its length.
-fn place_file(length: usize) -> io::Result<(File, MmapMut)> {
+/// A memory file of this length, and its mapping, whose pages are there at once. The caller seals the file, or its length, before another
+/// process gets it, and writes only while no other process reads.
+fn written_file(length: usize) -> io::Result<(File, MmapMut)> {
     let file = memory_file::create(OsStr::new(NAME))?;
     file.set_len(length as u64)?;
-    fcntl_add_seals(&file, OF_LENGTH)?;
-    // SAFETY: the seals keep the file's length. The other side only reads, and this one writes only while the other side does not read.
+    // SAFETY: no other process has the file yet. Later, the seals keep its length, and the caller writes only while nobody reads.
     let map = unsafe { MmapOptions::new().populate().map_mut(&file) }?;
     Ok((file, map))
 }
@@ -61,7 +58,7 @@ impl Mapped {
     /// system's errors.
     pub(crate) fn new(file: File, length: usize) -> io::Result<Mapped> {
         let seals = fcntl_get_seals(&file)?;
-        let is_sealed = seals.contains(OF_LENGTH) && seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE);
+        let is_sealed = seals.contains(LENGTH_SEALS) && seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE);
         if !is_sealed || file.metadata()?.len() < length as u64 {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a memory file is too short, or not sealed"));
         }
@@ -72,7 +69,7 @@ impl Mapped {
 
     /// Maps a place of the other side, which does not write there while it is lent.
     fn of_place(file: File) -> io::Result<Mapped> {
-        if !fcntl_get_seals(&file)?.contains(OF_LENGTH) {
+        if !fcntl_get_seals(&file)?.contains(LENGTH_SEALS) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a memory file could be cut"));
         }
         // SAFETY: the seals keep the file's length, and the other side does not write while the place is lent.
@@ -129,11 +126,7 @@ impl Room {
     /// # Errors
     /// The system's errors, such as a lack of memory.
     pub(crate) fn in_file(length: usize) -> io::Result<Room> {
-        let file = memory_file::create(OsStr::new(NAME))?;
-        file.set_len(length as u64)?;
-        // SAFETY: no other process has the file yet, so its length and its content are this process' own.
-        let map = unsafe { MmapOptions::new().populate().map_mut(&file) }?;
-        Ok(Room::Mapped(file, map))
+        written_file(length).map(|(file, map)| Room::Mapped(file, map))
     }
 }
 

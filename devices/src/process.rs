@@ -220,9 +220,9 @@ impl Server {
         let session = Session::new((hello.name, budget), socket, resumed.unwrap_or_default());
         self.sessions().push(Arc::downgrade(&session));
         let served = session.serve(self);
-        // Threads that wait for the device may have the session longer.
         // Replies fail at once from here on, so that none of them waits while the objects are locked.
         session.hang_up();
+        // Threads that wait for the device may have the session longer.
         *session.objects() = Objects::default();
         self.sessions()
             .retain(|known| known.strong_count() > 0 && !std::ptr::eq(known.as_ptr(), Arc::as_ptr(&session)));

@@ -30,16 +30,15 @@ pub fn large_pages(command: &mut Command) {
 
 /// The user's settings of glibc and ours; none if the user's contain the same one.
 fn with_large_pages(users: Option<OsString>) -> Option<OsString> {
-    let mut tunables = users.filter(|users| !users.is_empty());
-    if tunables.as_ref().is_some_and(|users| users.to_string_lossy().contains("glibc.malloc.hugetlb")) {
-        return None;
+    match users.filter(|users| !users.is_empty()) {
+        None => Some(LARGE_PAGES.into()),
+        Some(users) if users.to_string_lossy().contains("glibc.malloc.hugetlb") => None,
+        Some(mut users) => {
+            users.push(":");
+            users.push(LARGE_PAGES);
+            Some(users)
+        }
     }
-    if let Some(users) = &mut tunables {
-        users.push(":");
-    }
-    let mut tunables = tunables.unwrap_or_default();
-    tunables.push(LARGE_PAGES);
-    Some(tunables)
 }
 
 /// Keeps device libraries from writing to standard error in a process that this command starts, unless the user has set a

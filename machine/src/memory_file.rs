@@ -9,12 +9,17 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// The seals that forbid all other changes of a file, in addition to writing.
-const OTHER_SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlags::SEAL);
+/// The seals that keep a file's length, and the seals themselves.
+pub const LENGTH_SEALS: SealFlags = SealFlags::GROW.union(SealFlags::SHRINK).union(SealFlags::SEAL);
 
 /// Makes an empty file in memory, which programs started by this process do not inherit. The name is shown only in `/proc`.
 pub fn create(name: &OsStr) -> io::Result<File> {
     Ok(memfd_create(name.as_bytes(), MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?.into())
+}
+
+/// Seals the length of the file, whose content may change.
+pub fn seal_length(file: impl AsFd) -> io::Result<()> {
+    Ok(fcntl_add_seals(file, LENGTH_SEALS)?)
 }
 
 /// Seals the file, so that nobody can change it any more. No writable mapping of the file may exist.
@@ -25,9 +30,9 @@ pub fn create(name: &OsStr) -> io::Result<File> {
 ///
 /// [`F_SEAL_FUTURE_WRITE`]: https://man7.org/linux/man-pages/man2/F_ADD_SEALS.2const.html
 pub fn seal(file: impl AsFd) -> io::Result<()> {
-    match fcntl_add_seals(&file, OTHER_SEALS | SealFlags::FUTURE_WRITE) {
+    match fcntl_add_seals(&file, LENGTH_SEALS | SealFlags::FUTURE_WRITE) {
         // Linux before 5.1 does not know this seal.
-        Err(Errno::INVAL) => Ok(fcntl_add_seals(&file, OTHER_SEALS | SealFlags::WRITE)?),
+        Err(Errno::INVAL) => Ok(fcntl_add_seals(&file, LENGTH_SEALS | SealFlags::WRITE)?),
         sealed => Ok(sealed?),
     }
 }

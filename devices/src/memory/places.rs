@@ -4,7 +4,8 @@
 //! Who writes lends a place with its bytes, and writes there again when the reader has given the place back. A place that is lent
 //! cannot be written by mistake: its mapping is read-only meanwhile.
 
-use super::{Bytes, Mapped, place_file};
+use super::{Bytes, Mapped, written_file};
+use ferrotune_machine::memory_file::seal_length;
 use memmap2::{Mmap, MmapMut};
 use std::collections::HashMap;
 use std::fmt;
@@ -73,7 +74,8 @@ impl Places {
             Some(place) => place,
             None if length > MOST_FREE_BYTES || own.is_shared_often(length) || !own.has_number() => return Ok(None),
             None => {
-                let (file, map) = place_file(length)?;
+                let (file, map) = written_file(length)?;
+                seal_length(&file)?;
                 own.last += 1;
                 own.count += 1;
                 Place { number: own.last, file, map, is_known: false, age: own.age }
@@ -189,17 +191,13 @@ impl Writing {
         }
         Ok(Lent { number, length: self.length, file: descriptor, gone: std::mem::take(&mut own.gone) })
     }
-
-    fn map(&self) -> &[u8] {
-        self.place.as_ref().map_or(&[], |place| &place.map[..self.length])
-    }
 }
 
 impl Deref for Writing {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.map()
+        self.place.as_ref().map_or(&[], |place| &place.map[..self.length])
     }
 }
 

@@ -7,7 +7,7 @@ use super::packet::{Incoming, MOST_INLINE, Outgoing};
 use super::programs::Program;
 use super::protocol::{Answer, ClientReport, Id, Payload, Question, Reply, Request, UNASKED};
 use super::waiting::Waiting;
-use crate::memory::places::{Borrowed, LEAST_SHARED, Number, Places};
+use crate::memory::places::{Borrowed, LEAST_SHARED, Places};
 use crate::memory::{Bytes, Room};
 use crate::pjrt::{Buffer, Device, Element, Launch, PjrtError, Refused, Transfer};
 use rustix::net::{Shutdown, shutdown};
@@ -120,12 +120,11 @@ impl Session {
                 };
                 drop(freed);
             }
-            Request::Return { places } => places.into_iter().for_each(|place: Number| self.places.returned(place)),
+            Request::Return { places } => places.into_iter().for_each(|place| self.places.returned(place)),
             Request::Mark { generation } => {
                 let holders = packet.file()?;
                 self.places.lock().forget();
-                let forgotten = std::mem::take(&mut *self.borrowed.lock());
-                drop(forgotten);
+                self.borrowed.lock().clear();
                 server.keep_generation(generation, self.objects().lasting(), holders);
             }
             Request::Ask { ticket, question } => self.answer(server, ticket, question, packet)?,

@@ -8,7 +8,7 @@ use super::executable::LoadedExecutable;
 use super::handle::{Handle, Ticket};
 use super::link::{Arrived, Broken, Held, Link};
 use super::start::{self, Started};
-use crate::memory::file_of;
+use crate::memory::{Bytes, file_of};
 use crate::opened::Opened;
 use crate::pjrt::{CompileOptions, Description, Element, PjrtError, check_length};
 use crate::process::packet::{MOST_INLINE, Outgoing};
@@ -352,7 +352,8 @@ impl Far {
 
     /// The bytes that answer a question that is about no value.
     pub(super) fn bytes(&self, question: Question) -> Result<Vec<u8>, PjrtError> {
-        self.bytes_of(self.reply_to(question)?)
+        let Arrived { answer, bytes } = self.reply_to(question)?;
+        self.bytes_of(answer?, bytes)
     }
 
     fn reply_to(&self, question: Question) -> Result<Arrived, PjrtError> {
@@ -361,8 +362,8 @@ impl Far {
         asked.map_err(|broken| self.broken(broken))
     }
 
-    pub(super) fn bytes_of(&self, Arrived { answer, bytes }: Arrived) -> Result<Vec<u8>, PjrtError> {
-        match answer? {
+    pub(super) fn bytes_of(&self, answer: Answer, bytes: io::Result<Bytes>) -> Result<Vec<u8>, PjrtError> {
+        match answer {
             Answer::Bytes(_) => Ok(bytes.map_err(|error| self.garbled(&error))?.to_vec()),
             other => Err(self.odd(&other)),
         }

@@ -137,19 +137,23 @@ impl Link {
         }
     }
 
-    /// Adds a request, which is sent with the next one that is sent at once.
-    pub(super) fn post(&self, add: impl FnOnce(&mut Outgoing) -> io::Result<()>) -> Result<(), Broken> {
+    /// The outbox with one more request, and with the places that are not read any more before it.
+    fn outbox_with(&self, add: impl FnOnce(&mut Outgoing) -> io::Result<()>) -> Result<MutexGuard<'_, Outbox>, Broken> {
         let mut outbox = self.outbox();
         let returned = std::mem::take(&mut *self.returned());
         outbox.post(returned, add)?;
+        Ok(outbox)
+    }
+
+    /// Adds a request, which is sent with the next one that is sent at once.
+    pub(super) fn post(&self, add: impl FnOnce(&mut Outgoing) -> io::Result<()>) -> Result<(), Broken> {
+        let mut outbox = self.outbox_with(add)?;
         if outbox.packet.is_full() { self.flush(&mut outbox) } else { self.check() }
     }
 
     /// Adds a request, and sends it at once.
     pub(super) fn send(&self, add: impl FnOnce(&mut Outgoing) -> io::Result<()>) -> Result<(), Broken> {
-        let mut outbox = self.outbox();
-        let returned = std::mem::take(&mut *self.returned());
-        outbox.post(returned, add)?;
+        let mut outbox = self.outbox_with(add)?;
         self.flush(&mut outbox)
     }
 
