@@ -18,7 +18,8 @@ use candle_core::anomaly;
 use ferrotune_devices::runtime::Profiler;
 use ferrotune_devices::{fork, runtime};
 use ferrotune_link::{Answer, KernelFrame, connection};
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use ferrotune_trial::threads;
+use rayon::ThreadPool;
 use std::any::Any;
 use std::backtrace::Backtrace;
 use std::cell::Cell;
@@ -73,7 +74,8 @@ pub extern "C" fn ferrotune_start() {
     if let Err(error) = interrupt::listen() {
         eprintln!("cells cannot be asked to stop, only ended: {error}");
     }
-    if let Err(error) = ThreadPoolBuilder::new().thread_name(thread_name).stack_size(STACK_BYTES).build_global() {
+    let pool = threads::pool_of_this_thread().thread_name(thread_name).stack_size(STACK_BYTES);
+    if let Err(error) = pool.build_global() {
         eprintln!("cells compute on one thread: {error}");
     }
     // A thread gets its name when it first runs.
@@ -206,7 +208,7 @@ pub extern "C" fn ferrotune_restored(closed: usize) {
     }
     said.iter().for_each(|line| eprintln!("{line}"));
     output::start();
-    match ThreadPoolBuilder::new().thread_name(thread_name).stack_size(STACK_BYTES).build() {
+    match threads::pool().thread_name(thread_name).stack_size(STACK_BYTES).build() {
         Ok(pool) => {
             pool.broadcast(|_| ()); // a thread gets its name when it first runs
             std::mem::forget(POOL.lock().unwrap_or_else(PoisonError::into_inner).replace(pool));

@@ -36,6 +36,7 @@ mod plain;
 mod plugins;
 mod runtime;
 mod seed;
+pub mod threads;
 pub mod trial;
 
 #[cfg(not(feature = "plugins"))]

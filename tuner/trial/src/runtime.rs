@@ -6,6 +6,7 @@ use crate::error::TrialError;
 use crate::place::{has_items, line_of_cell, place};
 use crate::plugins::{detect_anomalies, line_of_error, shortage_of, take_anomaly, witness_errors, write_first_program};
 use crate::seed::{begin, in_thread};
+use crate::threads;
 use crate::trial::Trial;
 use ferrotune_devices::Shortage;
 use ferrotune_devices::pjrt::Code;
@@ -110,6 +111,7 @@ type Body<'a> = Box<dyn FnOnce(&Trial, &Shared) -> Result<Vec<Option<f64>>> + 'a
 
 fn run_in_worker(body: Body<'_>) -> i32 {
     record_panics();
+    share_work();
     let result = Connection::from_stdin().and_then(|connection| run_over(Box::new(connection), body, Uses::Device));
     // The process exits without destructors, which would otherwise flush standard output.
     let flushed = std::io::stdout().flush().map_err(|source| TrialError::Connection { source });
@@ -304,6 +306,13 @@ fn reason_of(error: &(dyn Error + 'static)) -> String {
     }
     let words: Vec<&str> = reason.split_whitespace().collect();
     words.join(" ").chars().take(LONGEST_REASON_CHARS).collect()
+}
+
+/// Makes this thread one of those that compute, before the worker's first trial.
+fn share_work() {
+    static FIRST: Once = Once::new();
+    // A program that has started rayon's threads itself keeps them.
+    FIRST.call_once(|| drop(threads::pool_of_this_thread().build_global()));
 }
 
 /// Sets the panic hook for the next trial. Replaces the hook that an earlier trial in this process may have set.

@@ -2,7 +2,7 @@
 
 use super::difference::{Draws, check};
 use super::views::check_views;
-use candle_core::Tensor;
+use candle_core::{Result, Tensor, Var};
 
 const RANGE: (f64, f64) = (-1., 1.);
 
@@ -121,4 +121,81 @@ fn a_network_of_convolution_and_pooling() {
         let pooled: Tensor = features.max_pool2d(2)?.flatten_from(1)?;
         candle_nn::ops::log_softmax(&pooled.matmul(&inputs[3].t()?)?, 1)
     });
+}
+
+/// What [`convolved`] computes with: padding, stride and dilation.
+type Numbers = [usize; 3];
+
+/// The convolution by its definition: for each place of the kernel, the values of the image there times the kernel's.
+fn convolved(images: &Tensor, kernel: &Tensor, [padding, stride, dilation]: Numbers) -> Result<Tensor> {
+    let (_, _, k_h, k_w) = kernel.dims4()?;
+    let padded = images.pad_with_zeros(2, padding, padding)?.pad_with_zeros(3, padding, padding)?;
+    let (_, _, height, width) = padded.dims4()?;
+    let places = |size: usize, k: usize| (size - dilation * (k - 1) - 1) / stride + 1;
+    let at = |k: usize, count: usize| {
+        let numbers = (0..count).map(|n| (n * stride + k * dilation) as u32);
+        Tensor::from_iter(numbers, images.device())
+    };
+    let mut sum = None;
+    for (y, x) in (0..k_h).flat_map(|y| (0..k_w).map(move |x| (y, x))) {
+        let rows = padded.index_select(&at(y, places(height, k_h))?, 2)?;
+        let values = rows.index_select(&at(x, places(width, k_w))?, 3)?;
+        let (b, c, h, w) = values.dims4()?;
+        let factors = kernel.narrow(2, y, 1)?.narrow(3, x, 1)?.flatten_from(1)?.contiguous()?;
+        let product = factors.broadcast_matmul(&values.reshape((b, c, h * w))?)?.reshape((b, (), h, w))?;
+        sum = Some(match sum {
+            Some(sum) => (sum + product)?,
+            None => product,
+        });
+    }
+    Ok(sum.unwrap())
+}
+
+fn greatest_difference(a: &Tensor, b: &Tensor) -> Result<f64> {
+    assert_eq!(a.dims(), b.dims());
+    (a - b)?.abs()?.flatten_all()?.max(0)?.to_scalar()
+}
+
+/// Images that make more than one part of a product, and products of more than one image.
+#[test]
+fn large_convolutions_and_their_gradients_are_the_sums_of_their_definition() -> Result<()> {
+    // The columns: images, channels, height, width, channels of the output, kernel, padding, stride, dilation.
+    let cases = [
+        [3, 16, 40, 33, 5, 3, 1, 1, 1],
+        [2, 3, 300, 250, 2, 3, 0, 2, 1],
+        [37, 6, 14, 11, 4, 3, 2, 1, 2],
+        [20, 8, 9, 9, 3, 1, 0, 2, 1],
+        [5, 64, 7, 7, 40, 5, 2, 1, 1],
+        [1, 2, 70, 90, 3, 7, 3, 3, 1],
+    ];
+    for case in cases {
+        let [images, channels, height, width, outputs, k, padding, stride, dilation] = case;
+        let numbers = [padding, stride, dilation];
+        let mut draws = Draws::new(7);
+        let images = Var::from_tensor(&draws.tensor(&[images, channels, height, width], RANGE))?;
+        let kernel = Var::from_tensor(&draws.tensor(&[outputs, channels, k, k], RANGE))?;
+        let ours = images.conv2d(&kernel, padding, stride, dilation, 1)?;
+        let theirs = convolved(&images, &kernel, numbers)?;
+        assert!(greatest_difference(&ours, &theirs)? < 1e-11, "{case:?}");
+        let weights = draws.tensor(ours.dims(), RANGE);
+        let [ours, theirs] = [ours, theirs].map(|result| (result * &weights)?.sum_all()?.backward());
+        let (ours, theirs) = (ours?, theirs?);
+        for (name, variable) in [("images", &images), ("kernel", &kernel)] {
+            let difference = greatest_difference(ours.get(variable).unwrap(), theirs.get(variable).unwrap())?;
+            assert!(difference < 1e-10, "{case:?}: {name}: {difference}");
+        }
+    }
+    Ok(())
+}
+
+/// A sum over dimensions that are no neighbours, as in the gradient of a convolution's bias.
+#[test]
+fn sums_over_dimensions_apart_are_sums_one_after_another() -> Result<()> {
+    let values = Draws::new(3).tensor(&[3, 4, 5, 2, 6], RANGE);
+    for dims in [vec![0, 2, 3, 4], vec![0, 2], vec![1, 3, 4], vec![0, 4], vec![1, 3], vec![0, 2, 4]] {
+        let ours = values.sum_keepdim(dims.clone())?;
+        let theirs = dims.iter().try_fold(values.clone(), |values, dim| values.sum_keepdim(*dim))?;
+        assert!(greatest_difference(&ours, &theirs)? < 1e-13, "{dims:?}");
+    }
+    Ok(())
 }

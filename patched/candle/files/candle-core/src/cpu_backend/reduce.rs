@@ -33,7 +33,7 @@ impl Map1 for ReduceSum<'_> {
                 Some((_, row)) if are_neighbours => return sum_columns(src, src.len() / len, *row),
                 Some(_) => {}
             }
-            return self.sum_each(src.iter().copied());
+            return self.sum_runs(src);
         }
         self.sum_each(src_l.strided_index().map(|index| src[index]))
     }
@@ -42,19 +42,50 @@ impl Map1 for ReduceSum<'_> {
 impl ReduceSum<'_> {
     /// Adds each element, in the order of the layout, to the sum that it belongs to.
     fn sum_each<T: WithDType>(&self, src: impl Iterator<Item = T>) -> Result<Vec<T>> {
-        let zero = T::total(T::Part::default());
-        let mut totals = vec![zero; self.dst_shape.elem_count()];
+        let mut totals = self.zeros::<T>();
         for (index, value) in src.enumerate() {
-            let mut dst_index = index;
-            // Set the reduce_dims indexes to 0.
-            for &(dim, stride) in self.reduce_dims_and_stride.iter() {
-                // The compiler is able to optimize the following in a single divmod op.
-                let (pre, post) = (dst_index / stride, dst_index % stride);
-                dst_index = (pre / dim) * stride + post;
-            }
-            T::add_total(&mut totals[dst_index], T::total(value.part()));
+            T::add_total(&mut totals[self.sum_of(index)], T::total(value.part()));
         }
         totals.into_iter().map(finished).collect()
+    }
+
+    /// Adds runs of elements that follow each other: the elements of one sum, or one element of each of the sums that follow each other.
+    fn sum_runs<T: WithDType>(&self, src: &[T]) -> Result<Vec<T>> {
+        let mut totals = self.zeros::<T>();
+        let last = self.reduce_dims_and_stride.last().map_or(1, |(_, stride)| *stride);
+        if last > 1 {
+            for (n, run) in src.chunks_exact(last).enumerate() {
+                for (total, value) in totals[self.sum_of(n * last)..].iter_mut().zip(run) {
+                    T::add_total(total, T::total(value.part()));
+                }
+            }
+        } else {
+            let mut run = 1;
+            for (size, stride) in self.reduce_dims_and_stride.iter().rev() {
+                if *stride == run {
+                    run *= size;
+                }
+            }
+            for (n, values) in src.chunks_exact(run).enumerate() {
+                T::add_total(&mut totals[self.sum_of(n * run)], total(values));
+            }
+        }
+        totals.into_iter().map(finished).collect()
+    }
+
+    fn zeros<T: WithDType>(&self) -> Vec<T::Total> {
+        vec![T::total(T::Part::default()); self.dst_shape.elem_count()]
+    }
+
+    /// The sum that an element belongs to.
+    fn sum_of(&self, mut index: usize) -> usize {
+        // Set the reduce_dims indexes to 0.
+        for &(dim, stride) in self.reduce_dims_and_stride.iter() {
+            // The compiler is able to optimize the following in a single divmod op.
+            let (pre, post) = (index / stride, index % stride);
+            index = (pre / dim) * stride + post;
+        }
+        index
     }
 }
 
