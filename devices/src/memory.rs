@@ -1,9 +1,10 @@
 //! Bytes of arrays: in this process, or in memory files that several processes map.
 #![expect(
     unsafe_code,
-    reason = "maps files; a sealed memory file is neither changed nor cut by anybody, and a place is not changed while it is lent"
+    reason = "maps files and a page; a sealed memory file is neither changed nor cut by anybody, and a place is not changed while it is lent"
 )]
 
+pub(crate) mod original;
 pub(crate) mod places;
 
 use ferrotune_machine::memory_file::{self, LENGTH_SEALS};

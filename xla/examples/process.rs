@@ -1,5 +1,5 @@
-//! What the device process costs: `process PLUGIN PROGRAM` does the same with a plugin that this process has opened, and with one that the
-//! device process of `PROGRAM` (`ferrotune`) has opened, in turns, and prints both times. benchmarks/steps.md has the figures.
+//! What the device process costs: `process PLUGIN PROGRAM` does the same in a process that has opened the plugin, and in one that uses the
+//! device process of `PROGRAM` (`ferrotune`), in turns, and prints both times. benchmarks/steps.md has the figures.
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{Linear, Module as _, Optimizer as _, SGD, VarBuilder, VarMap, linear, loss, ops};
@@ -8,25 +8,40 @@ use ferrotune_devices::process::MemoryClaim;
 use ferrotune_devices::runtime::{Client, Route};
 use ferrotune_xla::{Options, Step, device_on, identity};
 use std::error::Error;
-use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, BufRead as _, BufReader, Lines, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 /// The number of turns, of which the median counts.
-const TURNS: usize = 15;
+const TURNS: usize = 31;
 
 /// The number of steps in a turn.
-const STEPS: usize = 200;
+const STEPS: usize = 1000;
 
 /// The bytes of the array that is copied.
 const BYTES: usize = 64 << 20;
+
+/// The arguments of the processes that measure.
+const FORMS: [&str; 2] = ["here", "far"];
+
+/// What is measured, and its request.
+const MEASURED: [(&str, &str); 6] = [
+    ("MLP 16-16-4, losses read at the end, a step", "0 end"),
+    ("MLP 16-16-4, loss read in each step, a step", "0 each"),
+    ("MLP 784-128-10, losses read at the end, a step", "1 end"),
+    ("MLP 784-128-10, loss read in each step, a step", "1 each"),
+    ("64 MiB to the device", "up"),
+    ("64 MiB to the host", "down"),
+];
 
 /// A training step, which returns its loss.
 type Train = Box<dyn FnMut(&[Tensor]) -> candle_core::Result<Vec<Tensor>>>;
 
 type Outcome<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// One of the two forms.
+/// What one form computes with.
 struct Bench {
     device: Device,
     steps: Vec<Step<Train>>,
@@ -34,58 +49,105 @@ struct Bench {
 }
 
 fn main() -> Outcome<()> {
-    let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
-    let (Some(plugin), Some(program)) = (arguments.next(), arguments.next()) else {
-        return Err("usage: process PLUGIN PROGRAM".into());
-    };
-    let route = Route {
-        device: "xla:cpu".to_owned(),
-        plugin: plugin.clone(),
-        program: Some(program),
-        client: "bench".to_owned(),
-        memory: MemoryClaim::Free,
-    };
-    if let Some(earlier) = Client::join(route.clone()) {
-        earlier.close()?;
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match arguments.as_slice() {
+        [plugin, program] => compare_all(plugin.as_ref(), program.as_ref()),
+        [plugin, program, form] => serve(plugin.as_ref(), program.as_ref(), form == FORMS[1]),
+        _ => Err("usage: process PLUGIN PROGRAM".into()),
     }
-    let begun = Instant::now();
-    let far = Client::far(route)?;
-    let first = device_on(far.clone(), "", Options::default())?;
-    Tensor::ones(4, DType::F32, &first)?.to_vec1::<f32>()?;
-    writeln!(
-        io::stdout(),
-        "the first value, with the start of the process: {:.0} ms",
-        begun.elapsed().as_secs_f64() * 1e3
-    )?;
-    let here = Client::from(Plugin::load(&plugin)?.client(&[])?);
-    let mut forms = [Bench::new(here, &identity(&plugin))?, Bench::new(far, &identity(&plugin))?];
-    for (index, name) in ["MLP 16-16-4", "MLP 784-128-10"].into_iter().enumerate() {
-        compare(&format!("{name}, losses read at the end, a step"), &mut forms, |bench| bench.train(index, false))?;
-        compare(&format!("{name}, loss read in each step, a step"), &mut forms, |bench| bench.train(index, true))?;
+}
+
+fn compare_all(plugin: &Path, program: &Path) -> Outcome<()> {
+    let start = |form| Running::start(&[plugin.as_os_str(), program.as_os_str(), OsStr::new(form)]);
+    let mut forms = [start(FORMS[0])?, start(FORMS[1])?];
+    let [_, first] = [forms[0].number()?, forms[1].number()?];
+    writeln!(io::stdout(), "the first value, with the start of the process: {:.0} ms", first * 1e3)?;
+    for (name, request) in MEASURED {
+        let mut turns = [[0.; TURNS]; 2];
+        for turn in 0..TURNS {
+            for (form, turns) in forms.iter_mut().zip(&mut turns) {
+                writeln!(form.requests, "{request}")?;
+                turns[turn] = form.number()? * 1e6;
+            }
+        }
+        // The machine's speed changes from one turn to the next ones.
+        let more = median(std::array::from_fn(|turn| turns[1][turn] - turns[0][turn]));
+        let [here, far] = turns.map(median);
+        let ratio = far / here;
+        writeln!(
+            io::stdout(),
+            "{name}: {here:.1} µs here, {far:.1} µs in the device process ({more:+.1}, {ratio:.2} ×)"
+        )?;
     }
-    compare("64 MiB to the device", &mut forms, |bench| bench.copies().map(|times| times.0))?;
-    compare("64 MiB to the host", &mut forms, |bench| bench.copies().map(|times| times.1))?;
     Ok(())
 }
 
-/// Measures both forms in turns, and prints the medians in microseconds.
-fn compare(name: &str, forms: &mut [Bench; 2], mut measure: impl FnMut(&mut Bench) -> Outcome<f64>) -> Outcome<()> {
-    let mut times = [Vec::new(), Vec::new()];
-    for _ in 0..TURNS {
-        for (form, times) in forms.iter_mut().zip(&mut times) {
-            times.push(measure(form)? * 1e6);
-        }
+fn median(mut values: [f64; TURNS]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[TURNS / 2]
+}
+
+/// A process of this program that measures one form. In a process that has opened the plugin, the plugin's threads would disturb the other
+/// form.
+struct Running {
+    child: Child,
+    requests: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl Running {
+    fn start(arguments: &[&OsStr]) -> Outcome<Running> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let mut child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (requests, answers) = child.stdin.take().zip(child.stdout.take()).ok_or("a process without pipes")?;
+        Ok(Running { child, requests, answers: BufReader::new(answers).lines() })
     }
-    let [here, far] = times.map(|mut times| {
-        times.sort_by(f64::total_cmp);
-        times[TURNS / 2]
-    });
-    writeln!(
-        io::stdout(),
-        "{name}: {here:.1} µs here, {far:.1} µs in the device process (+{:.1}, {:.2} ×)",
-        far - here,
-        far / here
-    )?;
+
+    fn number(&mut self) -> Outcome<f64> {
+        Ok(self.answers.next().ok_or("a form has ended")??.parse()?)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A form that has failed has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Writes the seconds until the first value, and then those of each request.
+fn serve(plugin: &Path, program: &Path, is_far: bool) -> Outcome<()> {
+    let begun = Instant::now();
+    let client = if is_far {
+        let route = Route {
+            device: "xla:cpu".to_owned(),
+            plugin: plugin.to_owned(),
+            program: Some(program.to_owned()),
+            client: "bench".to_owned(),
+            memory: MemoryClaim::Free,
+        };
+        if let Some(earlier) = Client::join(route.clone()) {
+            earlier.close()?;
+        }
+        Client::far(route)?
+    } else {
+        Client::from(Plugin::load(plugin)?.client(&[])?)
+    };
+    let mut bench = Bench::new(client, &identity(plugin))?;
+    Tensor::ones(4, DType::F32, &bench.device)?.to_vec1::<f32>()?;
+    writeln!(io::stdout(), "{}", begun.elapsed().as_secs_f64())?;
+    for request in io::stdin().lines() {
+        let seconds = match request?.as_str() {
+            "up" => bench.copies()?.0,
+            "down" => bench.copies()?.1,
+            step => {
+                let (index, reads) = step.split_once(' ').ok_or("an unknown request")?;
+                bench.train(index.parse()?, reads == "each")?
+            }
+        };
+        writeln!(io::stdout(), "{seconds}")?;
+    }
     Ok(())
 }
 
