@@ -25,7 +25,7 @@ use std::backtrace::Backtrace;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, Location, PanicHookInfo};
+use std::panic::{AssertUnwindSafe, Location, PanicHookInfo, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread::ThreadId;
@@ -75,11 +75,11 @@ pub extern "C" fn ferrotune_start() {
         eprintln!("cells cannot be asked to stop, only ended: {error}");
     }
     let pool = threads::pool_of_this_thread().thread_name(thread_name).stack_size(STACK_BYTES);
-    if let Err(error) = pool.build_global() {
-        eprintln!("cells compute on one thread: {error}");
+    match pool.build_global() {
+        // A thread gets its name when it first runs.
+        Ok(()) => drop(rayon::broadcast(|_| ())),
+        Err(error) => eprintln!("cells compute on one thread: {error}"),
     }
-    // A thread gets its name when it first runs.
-    rayon::broadcast(|_| ());
     output::start();
 }
 
@@ -112,10 +112,16 @@ pub extern "C" fn ferrotune_run(entry: Entry, variables: *mut c_void) -> *mut c_
     };
     let pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
     let address = match &*pool {
-        Some(pool) => pool.install(call),
+        Some(pool) => outside_of_pools(|| pool.install(call)),
         None => call(),
     };
     std::ptr::with_exposed_provenance_mut(address)
+}
+
+/// Calls a function on a new thread, which belongs to no pool. The main thread of a woken snapshot belongs to rayon's pool, of which nothing
+/// else was copied: if it waited for another pool, it would take up what the threads of its own had begun.
+fn outside_of_pools<T: Send>(call: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| scope.spawn(call).join()).unwrap_or_else(|payload| resume_unwind(payload))
 }
 
 /// Starts to record the times of up to `steps` steps. A cell under `%%profile` calls this function at its beginning.
@@ -208,9 +214,10 @@ pub extern "C" fn ferrotune_restored(closed: usize) {
     }
     said.iter().for_each(|line| eprintln!("{line}"));
     output::start();
+    candle_core::utils::global_pool_is_gone();
     match threads::pool().thread_name(thread_name).stack_size(STACK_BYTES).build() {
         Ok(pool) => {
-            pool.broadcast(|_| ()); // a thread gets its name when it first runs
+            outside_of_pools(|| pool.broadcast(|_| ())); // a thread gets its name when it first runs
             std::mem::forget(POOL.lock().unwrap_or_else(PoisonError::into_inner).replace(pool));
         }
         Err(error) => {

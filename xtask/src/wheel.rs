@@ -92,13 +92,15 @@ impl Wheel {
         step::run(command.env("PATH", path).env("CARGO_ZIGBUILD_PYTHON_PATH", self.tools.program("python")))
     }
 
-    /// Builds `target/release/ferrotune` for the oldest C library, and keeps a copy, because other tasks build it for this machine's.
+    /// Builds `target/release/ferrotune` for the oldest C library, and keeps a copy without symbols, because other tasks build it for this
+    /// machine's.
     pub(crate) fn build_program(&self) -> Result<()> {
         let mut build = cargo(&self.root);
         build.args(BUILD_OF_PROGRAM);
         self.run_with_linker(build)?;
         fs::copy(self.root.join("target/release/ferrotune"), self.program()).context("cannot copy the program")?;
-        Ok(())
+        // The names of its functions are a quarter of the program.
+        step::run(Command::new("strip").arg(self.program()))
     }
 
     fn program(&self) -> PathBuf {

@@ -59,7 +59,10 @@ fn main() -> std::result::Result<(), Failure> {
     let [mode, weights] = arguments.as_slice() else { return Err("usage: PROGRAM MODE WEIGHTS".into()) };
     let mode = MODES.iter().find(|(name, _)| name == mode).ok_or_else(|| format!("there is no mode `{mode}`"))?.1;
     #[cfg(feature = "ours")]
-    ferrotune_tuner::process::keep_freed_memory();
+    {
+        ferrotune_tuner::process::keep_freed_memory();
+        ferrotune_trial::threads::pool_of_this_thread().build_global()?;
+    }
     let mut current: Option<(String, Step)> = None;
     for line in std::io::stdin().lock().lines() {
         let line = line?;

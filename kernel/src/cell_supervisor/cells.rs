@@ -109,7 +109,7 @@ impl CellProcess {
             .env(SUPERVISOR_VARIABLE, std::process::id().to_string())
             // Processes that a cell has started are killed with it.
             .process_group(0)
-            // candle's own thread pools do not survive a fork. Its matrix products use rayon's pool, which is started anew.
+            // candle's own pool, which quantized products use, does not survive a fork. All else uses rayon's, which is started anew.
             .env("CANDLE_NUM_THREADS", "1")
             .stdin(streams.theirs.control.try_clone()?)
             .stdout(streams.theirs.stdout.try_clone()?)

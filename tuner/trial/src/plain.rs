@@ -20,6 +20,11 @@ pub(crate) fn count_cores(device: &DeviceName) -> Result<usize, BoxError> {
     missing(format!("the device `{device}`"))
 }
 
+/// The least number of pieces of work for each thread: always 1.
+pub(crate) fn least_pieces() -> usize {
+    1
+}
+
 /// Whether this process has opened this plugin: always `false`.
 pub fn is_open(_plugin: &Path) -> bool {
     false

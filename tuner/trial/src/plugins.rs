@@ -6,6 +6,7 @@ use crate::origin::calls_to;
 pub(crate) use crate::origin::witness_errors;
 use crate::place::{innermost_in_notebook, place_in_backtrace};
 use candle_core::random::{Draws, with_draws};
+pub(crate) use candle_core::utils::least_pieces;
 use candle_core::{Device, anomaly};
 use ferrotune_devices::pjrt::Plugin;
 use ferrotune_devices::process::MemoryClaim;

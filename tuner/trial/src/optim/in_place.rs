@@ -1,11 +1,12 @@
 //! The update of a variable and its moments in one pass: in place, on all threads of the pool.
 
 use super::Rule;
+use crate::plugins::least_pieces;
 use candle_core::backend::BackendStorage as _;
 use candle_core::{CpuStorage, InplaceOp1, InplaceOp2, Layout, Result, Tensor, WithDType, bail};
 use half::{bf16, f16};
 use num_traits::Float;
-use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
+use rayon::iter::{IndexedParallelIterator as _, IntoParallelIterator as _, ParallelIterator as _};
 use std::cell::RefCell;
 
 /// The number of elements that one thread updates at a time. Their memory fits into a core's second-level cache.
@@ -57,7 +58,8 @@ impl<const N: usize, R: Rule<N>> Update<'_, N, R> {
         let gradient = &gradient[range(from)?];
         open(self.moments, &mut [], &mut |moments| {
             let moments: [&mut [T]; N] = std::array::from_fn(|index| std::mem::take(&mut moments[index]));
-            chunks(value, gradient, moments).into_par_iter().for_each(|chunk| chunk.update(self.rule, self.scalars));
+            let chunks = chunks(value, gradient, moments).into_par_iter().with_min_len(least_pieces());
+            chunks.for_each(|chunk| chunk.update(self.rule, self.scalars));
         })
     }
 }

@@ -59,6 +59,7 @@ pub(crate) fn map<T: Narrow>(
     let several = size * (ELEMENTS / size).max(1);
     src.par_chunks(several)
         .zip(dst.par_chunks_mut(several))
+        .with_min_len(candle::utils::least_pieces())
         .for_each(|(src, dst)| {
             let (mut row, mut scratch) = (vec![T::Wide::from_f64(0.); size], Vec::with_capacity(size));
             for (src, dst) in src.chunks_exact(size).zip(dst.chunks_exact_mut(size)) {

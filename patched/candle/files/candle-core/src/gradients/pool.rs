@@ -120,6 +120,7 @@ impl PoolGrad {
         sums.par_chunks_mut(height * width)
             .zip(arg.par_chunks(height * width))
             .zip(grad.par_chunks(grad_height * grad_width))
+            .with_min_len(crate::utils::least_pieces())
             .for_each(|((sums, arg), grad)| match self.of {
                 Pool::Avg => self.avg_plane(sums, grad, width, grad_width),
                 Pool::Max => self.max_plane(sums, arg, grad, width, grad_width),
