@@ -114,6 +114,24 @@ def test_cell_that_does_not_stop_is_ended_and_costs_no_variable(kernel):
     assert kernel.ok("number").result == "5"
 
 
+def test_threads_of_the_cell_compute_in_a_copy_of_the_process(kernel):
+    # A copy has none of the threads that shared the work before.
+    kernel.ok("use candle_core::{Device, Tensor};\nlet a = Tensor::ones((400, 400), candle_core::DType::F32, &Device::Cpu)?;")
+    kernel.fails("std::process::abort();")
+    work = """std::thread::spawn({
+    let a = a.clone();
+    move || -> candle_core::Result<f32> {
+        let product = candle_nn::ops::softmax_last_dim(&a.matmul(&a)?.tanh()?)?;
+        let images = product.reshape((10, 1, 100, 160))?;
+        let kernel = Tensor::ones((1, 1, 3, 3), candle_core::DType::F32, &Device::Cpu)?;
+        images.conv2d(&kernel, 0, 1, 1, 1)?.max_pool2d(2)?.max_all()?.to_scalar()
+    }
+}).join().unwrap()? - 9. / 400."""
+    kernel.ok(f"let difference: f32 = {work};")
+    assert kernel.ok("difference.abs() < 1e-6").result == "true"
+    assert kernel.ok("(a.matmul(&a)?.max_all()?.to_scalar::<f32>()? - 400.).abs() < 1e-3").result == "true"
+
+
 def test_thread_that_crashes_between_cells_costs_no_variable(kernel):
     kernel.ok("let mut number = 7;")
     pid = int(kernel.ok("number = 8; std::process::id()").result)
