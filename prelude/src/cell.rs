@@ -28,7 +28,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, PanicHookInfo, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::thread::ThreadId;
+use std::thread::{Builder, ScopedJoinHandle, ThreadId};
 
 /// The thread on which the cell runs.
 static CELL_THREAD: Mutex<Option<ThreadId>> = Mutex::new(None);
@@ -121,7 +121,15 @@ pub extern "C" fn ferrotune_run(entry: Entry, variables: *mut c_void) -> *mut c_
 /// Calls a function on a new thread, which belongs to no pool. The main thread of a woken snapshot belongs to rayon's pool, of which nothing
 /// else was copied: if it waited for another pool, it would take up what the threads of its own had begun.
 fn outside_of_pools<T: Send>(call: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| scope.spawn(call).join()).unwrap_or_else(|payload| resume_unwind(payload))
+    let ended = std::thread::scope(|scope| {
+        // The name is one of those that a woken snapshot does not miss.
+        let thread = Builder::new().name(thread_name(0)).stack_size(STACK_BYTES).spawn_scoped(scope, call);
+        thread.map(ScopedJoinHandle::join)
+    });
+    match ended {
+        Ok(result) => result.unwrap_or_else(|payload| resume_unwind(payload)),
+        Err(error) => panic!("the cell process cannot start a thread: {error}"),
+    }
 }
 
 /// Starts to record the times of up to `steps` steps. A cell under `%%profile` calls this function at its beginning.

@@ -59,8 +59,11 @@ fn main() -> Outcome<()> {
 
 fn compare_all(plugin: &Path, program: &Path) -> Outcome<()> {
     let start = |form| Running::start(&[plugin.as_os_str(), program.as_os_str(), OsStr::new(form)]);
-    let mut forms = [start(FORMS[0])?, start(FORMS[1])?];
-    let [_, first] = [forms[0].number()?, forms[1].number()?];
+    let mut here = start(FORMS[0])?;
+    here.number()?;
+    let mut far = start(FORMS[1])?;
+    let first = far.number()?;
+    let mut forms = [here, far];
     writeln!(io::stdout(), "the first value, with the start of the process: {:.0} ms", first * 1e3)?;
     for (name, request) in MEASURED {
         let mut turns = [[0.; TURNS]; 2];

@@ -20,14 +20,17 @@ const STANDARD_LIBRARY: [&str; 2] = ["/rustc/", "/lib/rustlib/src/rust/library/"
 const POOL: &str = "ferrotune-";
 
 /// Functions that only call the function that they are given; backtraces leave them out, too.
-const CALLERS: [&str; 13] = [
+const CALLERS: [&str; 16] = [
     "<alloc::boxed::Box<F,A> as core::ops::function::",
     "<core::panic::unwind_safe::",
+    "<rayon::iter::",
     "<rayon_core::job::",
     "__rust_try",
     "core::ops::function::",
     "core::panic::unwind_safe::",
+    "rayon::iter::",
     "rayon_core::job::",
+    "rayon_core::join::",
     "rayon_core::registry::",
     "rayon_core::thread_pool::",
     "rayon_core::unwind::",

@@ -14,7 +14,7 @@ pub fn pool() -> ThreadPoolBuilder {
 }
 
 /// The [`pool`] with the calling thread as one of its threads. With one core, that thread is another one: if the only thread were to wait
-/// for one of the user's own, nobody would compute for that one.
+/// for one of the user's own, nobody would compute for that one. `rayon::broadcast` from another thread waits for this one, too.
 pub fn pool_of_this_thread() -> ThreadPoolBuilder {
     if cores() == 1 { pool() } else { pool().use_current_thread() }
 }

@@ -1,7 +1,8 @@
 //! Convolutions of two dimensions on the CPU as products of matrices.
 //!
-//! A matrix has the values of an image that meet each element of the kernel. Its parts fit into a core's cache. Where there are many parts,
-//! each thread computes some of them, otherwise all threads compute one after another. No value depends on the number of threads.
+//! A matrix has the values of an image that meet each element of the kernel. It is made in parts, most of which fit into a core's cache. Where
+//! there are many images, each thread computes some of them, otherwise all threads compute each product together. No value depends on the number
+//! of threads: the parts are the same.
 
 mod places;
 mod product;
@@ -27,7 +28,11 @@ const LARGEST_PART: usize = 4 << 20;
 /// The number of parts into which work is split, if there is enough of it.
 const PARTS: usize = 32;
 
-/// Fewer products than these for an element of a kernel are not worth a pass over all elements.
+/// With fewer groups of images than these, all threads compute each product together, which then has so many times as many columns.
+const FEW: usize = 8;
+const WIDER: usize = 16;
+
+/// A plane of a kernel with fewer elements than these is too short for a product of its own for each channel.
 const LEAST_DEPTH: usize = 32;
 
 /// Whether products of matrices exist for this type.
@@ -55,12 +60,17 @@ pub(super) fn conv2d<T: WithDType>(
     if dst.is_empty() {
         return Ok(dst);
     }
-    let columns = columns(windows.depth());
     // A product has several small images, or a part of a large one.
-    let group = (columns / pixels).clamp(1, p.b_size);
-    let groups = p.b_size.div_ceil(group);
-    let threads = if groups < 2 * get_num_threads() { get_num_threads() } else { 1 };
-    let tiles = tiles((p.out_h(), p.out_w()), columns * threads);
+    let (fitting, depth) = (columns(windows.depth()), windows.depth().max(1));
+    let group = (fitting / pixels).clamp(1, p.b_size.div_ceil(PARTS));
+    let is_together = p.b_size.div_ceil(group) < FEW;
+    let (columns, group, threads) = if is_together {
+        let wide = (fitting * WIDER).min(LARGEST_PART / depth).max(fitting);
+        (wide, (wide / pixels).clamp(1, p.b_size), get_num_threads())
+    } else {
+        (fitting, group, 1)
+    };
+    let tiles = tiles((p.out_h(), p.out_w()), columns);
     let compute = |matrix: &mut Vec<T>, (n, dst): (usize, &mut [T])| {
         let count = dst.len() / (p.c_out * pixels);
         for tile in &tiles {
@@ -73,12 +83,12 @@ pub(super) fn conv2d<T: WithDType>(
             }
         }
     };
-    let groups = group * p.c_out * pixels;
-    if threads > 1 {
+    let size = group * p.c_out * pixels;
+    if is_together {
         let mut matrix = Vec::new();
-        dst.chunks_mut(groups).enumerate().for_each(|group| compute(&mut matrix, group));
+        dst.chunks_mut(size).enumerate().for_each(|group| compute(&mut matrix, group));
     } else {
-        dst.par_chunks_mut(groups).enumerate().with_min_len(least_pieces()).for_each_init(Vec::new, compute);
+        dst.par_chunks_mut(size).enumerate().with_min_len(least_pieces()).for_each_init(Vec::new, compute);
     }
     Ok(dst)
 }
@@ -148,7 +158,9 @@ pub(super) fn conv2d_of_large_kernel<T: WithDType>(
         return Ok(dst);
     }
     // Some images at a time; where these are few, the channels are split, and have a sum each.
-    let group = LEAST_COLUMNS.div_ceil(pixels).clamp(1, p.b_size);
+    let most = (LARGEST_PART / (pixels * p.k_h * p.k_w)).min((p.b_size * p.c_in).div_ceil(PARTS)).max(1);
+    let groups = p.b_size.div_ceil(LEAST_COLUMNS.div_ceil(pixels).min(most));
+    let group = p.b_size.div_ceil(groups);
     let groups = p.b_size.div_ceil(group);
     let each = p.c_in.div_ceil((PARTS / groups).clamp(1, p.c_in));
     let count = p.c_in.div_ceil(each);
