@@ -15,6 +15,14 @@ pub fn pool() -> ThreadPoolBuilder {
 
 /// The [`pool`] with the calling thread as one of its threads. With one core, that thread is another one: if the only thread were to wait
 /// for one of the user's own, nobody would compute for that one. `rayon::broadcast` from another thread waits for this one, too.
+///
+/// Cells and trials have it; a program of your own starts it at the beginning of `main`.
+///
+/// # Examples
+/// ```
+/// ferrotune_trial::threads::pool_of_this_thread().build_global()?;
+/// # Ok::<(), rayon::ThreadPoolBuildError>(())
+/// ```
 pub fn pool_of_this_thread() -> ThreadPoolBuilder {
     if cores() == 1 { pool() } else { pool().use_current_thread() }
 }
