@@ -10,7 +10,7 @@ mod product;
 use crate::conv::{ParamsConv2D, ParamsConvTranspose2D};
 use crate::utils::{get_num_threads, least_pieces};
 use crate::{DType, Layout, Result, WithDType};
-use places::{pairs, signed, tiles, Places, Planes, Tile};
+use places::{pairs, tiles, Planes, Tile};
 use product::{multiply, Side};
 use rayon::prelude::*;
 use std::borrow::Cow;
@@ -120,13 +120,7 @@ impl<T: WithDType> Windows<'_, T> {
         matrix.resize(depth * width, T::zero());
         let write = |(n, line): (usize, &mut [T])| {
             let (c, k_y, k_x) = (n / (p.k_h * p.k_w), n / p.k_w % p.k_h, n % p.k_w);
-            let places = Places {
-                top: signed(k_y * p.dilation + tile.rows.start * p.stride) - signed(p.padding),
-                left: signed(k_x * p.dilation + tile.columns.start * p.stride) - signed(p.padding),
-                step: p.stride,
-                height: tile.rows.len(),
-                width: tile.columns.len(),
-            };
+            let places = tile.places((k_y * p.dilation, k_x * p.dilation), p.stride, p.padding);
             for (image, line) in images.clone().zip(line.chunks_exact_mut(tile.size())) {
                 places.read(self.images.plane(image, c), line);
             }
@@ -194,24 +188,19 @@ fn sum_of_products<T: WithDType>(
 ) -> Vec<T> {
     let (pixels, depth) = (p.out_h() * p.out_w(), p.k_h * p.k_w);
     let width = images_of_group.len() * pixels;
-    let whole = Places { top: 0, left: 0, step: 1, height: p.k_h, width: p.k_w };
+    let whole = Tile { rows: 0..p.k_h, columns: 0..p.k_w };
     let mut sum = vec![T::zero(); p.c_out * width];
     let mut matrix = vec![T::zero(); width * depth];
     let mut own_kernel = vec![T::zero(); if kernels.are_dense() { 0 } else { p.c_out * depth }];
     for c in channels {
         for (image, lines) in images_of_group.clone().zip(matrix.chunks_exact_mut(pixels * depth)) {
             for ((y, x), line) in pairs(p.out_h(), p.out_w()).zip(lines.chunks_exact_mut(depth)) {
-                let places = Places {
-                    top: signed(y * p.stride) - signed(p.padding),
-                    left: signed(x * p.stride) - signed(p.padding),
-                    step: p.dilation,
-                    ..whole
-                };
+                let places = whole.places((y * p.stride, x * p.stride), p.dilation, p.padding);
                 places.read(images.plane(image, c), line);
             }
         }
         for (c_out, line) in own_kernel.chunks_exact_mut(depth).enumerate() {
-            whole.read(kernels.plane(c_out, c), line);
+            whole.places((0, 0), 1, 0).read(kernels.plane(c_out, c), line);
         }
         let kernel = if kernels.are_dense() {
             Side { values: kernels.plane(0, c).values, row: kernels.strides.0, column: 1 }
@@ -258,13 +247,7 @@ pub(super) fn conv_transpose2d<T: WithDType>(
             multiply((lines, size, p.c_in), matrix, false, (kernel, Side::rows(image, pixels)), 1);
             for (plane, matrix) in dst.chunks_exact_mut(out_h * out_w).zip(matrix.chunks_exact(window * size)) {
                 for ((k_y, k_x), line) in pairs(p.k_h, p.k_w).zip(matrix.chunks_exact(size)) {
-                    let places = Places {
-                        top: signed(k_y * p.dilation + tile.rows.start * p.stride) - signed(p.padding),
-                        left: signed(k_x * p.dilation + tile.columns.start * p.stride) - signed(p.padding),
-                        step: p.stride,
-                        height: tile.rows.len(),
-                        width: tile.columns.len(),
-                    };
+                    let places = tile.places((k_y * p.dilation, k_x * p.dilation), p.stride, p.padding);
                     places.add_to(plane, (out_h, out_w), line);
                 }
             }

@@ -8,7 +8,7 @@ pub(super) fn pairs(height: usize, width: usize) -> impl Iterator<Item = (usize,
     (0..height).flat_map(move |y| (0..width).map(move |x| (y, x)))
 }
 
-pub(super) fn signed(value: usize) -> isize {
+fn signed(value: usize) -> isize {
     value as isize
 }
 
@@ -21,6 +21,17 @@ pub(super) struct Tile {
 impl Tile {
     pub(super) fn size(&self) -> usize {
         self.rows.len() * self.columns.len()
+    }
+
+    /// The places of a plane that belong to this part: `step` apart for each pixel, and `offset` further down and to the right.
+    pub(super) fn places(&self, offset: (usize, usize), step: usize, padding: usize) -> Places {
+        Places {
+            top: signed(offset.0 + self.rows.start * step) - signed(padding),
+            left: signed(offset.1 + self.columns.start * step) - signed(padding),
+            step,
+            height: self.rows.len(),
+            width: self.columns.len(),
+        }
     }
 
     /// The number of pixels before this part in a plane that is `width` wide.
