@@ -88,29 +88,29 @@ impl<'a, T: WithDType> Planes<'a, T> {
 /// Places of a plane, `step` apart in both directions. The first ones, and the last ones, may lie outside of the plane.
 #[derive(Clone, Copy)]
 pub(super) struct Places {
-    pub(super) top: isize,
-    pub(super) left: isize,
-    pub(super) step: usize,
-    pub(super) height: usize,
-    pub(super) width: usize,
+    top: isize,
+    left: isize,
+    step: usize,
+    height: usize,
+    width: usize,
 }
 
 impl Places {
     /// The numbers of the places that are within `size`, where the first place is at `first`.
-    pub(super) fn inside(first: isize, step: usize, count: usize, size: usize) -> Range<usize> {
+    fn inside(first: isize, step: usize, count: usize, size: usize) -> Range<usize> {
         let start = first.min(0).unsigned_abs().div_ceil(step).min(count);
         let end = (signed(size) - first).max(0).unsigned_abs().div_ceil(step).min(count);
         start..end.max(start)
     }
 
     /// The rows that are inside of a plane with their numbers, and the columns that are.
-    pub(super) fn within(&self, height: usize, width: usize) -> (Range<usize>, Range<usize>) {
+    fn within(&self, height: usize, width: usize) -> (Range<usize>, Range<usize>) {
         let rows = Places::inside(self.top, self.step, self.height, height);
         (rows, Places::inside(self.left, self.step, self.width, width))
     }
 
     /// The position of a place along one direction.
-    pub(super) fn at(&self, first: isize, n: usize) -> usize {
+    fn at(&self, first: isize, n: usize) -> usize {
         (first + signed(n * self.step)).unsigned_abs()
     }
 
