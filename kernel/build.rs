@@ -11,7 +11,7 @@ use std::{env, fs, io};
 const PACKED: &str = "packed";
 
 /// The crates that the prelude is made of. Their links in [`PACKED`] have a dash in place of the slash.
-const CRATES: [&str; 15] = [
+const CRATES: [&str; 16] = [
     "data",
     "data/reader",
     "devices",
@@ -20,6 +20,7 @@ const CRATES: [&str; 15] = [
     "fit",
     "link",
     "machine",
+    "machine/format",
     "nn",
     "prelude",
     "profile",

@@ -6,6 +6,7 @@ pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod install;
 pub(crate) mod kernelspec;
+pub(crate) mod oracle;
 pub(crate) mod package;
 pub(crate) mod resume;
 pub(crate) mod setup;

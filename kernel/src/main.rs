@@ -108,6 +108,9 @@ enum Action {
     /// Print all magics as JSON, for the extension of Python notebooks.
     #[command(hide = true)]
     Magics,
+    /// Choose the values of another program's trials, such as Optuna's.
+    #[command(hide = true)]
+    Oracle,
     /// Run cells.
     #[command(hide = true)]
     CellProcess { standard_library: PathBuf, prelude: PathBuf },
@@ -187,6 +190,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode> {
         Action::Package { folder } => {
             commands::with_progress(|show| commands::package::write(&folder, show)).map(|()| ExitCode::SUCCESS)
         }
+        Action::Oracle => commands::oracle::run().map(|()| ExitCode::SUCCESS),
         Action::Magics => magics().map(|()| ExitCode::SUCCESS),
         Action::CellProcess { standard_library, prelude } => {
             cell_supervisor::run_cells(&[standard_library, prelude]).map(|()| ExitCode::SUCCESS)

@@ -1,16 +1,17 @@
 //! Facts of the machine that the kernel, its cells and searches all need, each read in one place: memory, cgroups,
-//! processes and NVIDIA's devices. It also makes files in memory, and formats sizes and durations for people.
+//! processes and NVIDIA's devices. It also makes files in memory.
 //!
 //! This crate decides nothing: its callers choose budgets, and which process to kill. It links no candle, CUDA or PJRT.
 
 pub mod cgroup;
 pub mod child;
-pub mod format;
 pub mod identity;
 pub mod memory;
 pub mod memory_file;
 pub mod nvidia;
 pub mod process_tree;
+
+pub use ferrotune_format as format;
 
 use std::fs;
 use std::path::Path;

@@ -36,17 +36,26 @@ class KernelSpecs(KernelSpecManager):
             raise FerrotuneError(f"the kernel `{KERNEL}` is not installed for {sys.executable}; {cure}") from None
 
 
-def magics():
-    """Ferrotune's magics: a list of `{"forms": ["%best"], "summary": …, "help": …}`."""
+def path():
+    """The path of Ferrotune's program, which the kernelspec names."""
     spec = KernelSpecs().get_kernel_spec(KERNEL)
     # What Jupyter replaces in a kernelspec, too.
-    program = spec.argv[0].replace("{resource_dir}", spec.resource_dir)
+    return spec.argv[0].replace("{resource_dir}", spec.resource_dir)
+
+
+def magics():
+    """Ferrotune's magics: a list of `{"forms": ["%best"], "summary": …, "help": …}`."""
+    program = path()
     try:
         ran = subprocess.run([program, "magics"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
-        cure = "install Ferrotune again"
-        raise FerrotuneError(f"{program}, which the kernel `{KERNEL}` names, cannot be run: {error}; {cure}") from None
+        raise cannot_run(program, error) from None
     if ran.returncode != 0:
         reason = (ran.stderr.strip().splitlines() or [f"it ended with {ran.returncode}"])[0]
         raise FerrotuneError(f"{program} does not list its magics: {reason}; install the same version as this package")
     return json.loads(ran.stdout)
+
+
+def cannot_run(program, reason):
+    """The error of a program that does not run."""
+    return FerrotuneError(f"{program}, which the kernel `{KERNEL}` names, cannot be run: {reason}; install Ferrotune again")

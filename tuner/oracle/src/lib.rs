@@ -4,35 +4,27 @@
 //! process and runs no objective. The caller keeps the records. An [`Oracle`] has only a cache as its state: its
 //! answers follow from the records, the search's settings and its seed.
 //!
-//! [`create`] makes an oracle from the description of a search. [`Oracle::next`] decides whether a trial begins,
-//! [`Oracle::suggest`] chooses the value of a parameter, and the oracle learns from the record of the ended trial:
+//! [`Search`] is a whole search by ask and tell, with the records in memory:
 //!
 //! ```
-//! use ferrotune_oracle::{Next, create};
-//! use ferrotune_space::objective::{Direction, Objective};
-//! use ferrotune_space::record::{Ending, TrialRecord, study_best};
-//! use ferrotune_space::spec::StudySpec;
-//! use ferrotune_space::{Distribution, Parameter, Scale, Value};
+//! use ferrotune_oracle::Search;
+//! use ferrotune_oracle::space::objective::{Direction, Objective};
+//! use ferrotune_oracle::space::spec::StudySpec;
 //!
 //! let objectives = vec![Objective::new("loss", Direction::Min)];
-//! let search = StudySpec { max_trials: 20, seed: Some(7), ..StudySpec::new("parabola", objectives) };
-//! let range = Distribution::Float { low: -10.0, high: 10.0, step: None, scale: Scale::Linear };
-//!
-//! let mut oracle = create(&search)?;
-//! let mut trials = Vec::new();
-//! while oracle.next(&trials, &[]) == Next::New {
-//!     let mut trial = TrialRecord::new(trials.len() as u64);
-//!     let value = oracle.suggest(trial.number, "x", &range, &trials);
-//!     let Value::Float(x) = value else { unreachable!("the range is of floats") };
-//!     trial.parameters.insert("x".to_owned(), Parameter { distribution: range.clone(), value });
-//!     (trial.values, trial.ending) = (vec![(x - 2.0).powi(2)], Some(Ending::Finished));
-//!     trials.push(trial);
+//! let mut search = Search::new(&StudySpec { max_trials: 20, seed: Some(7), ..StudySpec::new("parabola", objectives) })?;
+//! while let Some(trial) = search.ask() {
+//!     let x = search.float(trial, "x", -10.0..=10.0)?;
+//!     search.tell(trial, &[(x - 2.0).powi(2)])?;
 //! }
-//! let best = study_best(&trials, Direction::Min).and_then(TrialRecord::value);
-//! assert_eq!(trials.len(), 20);
+//! let best = search.best().and_then(|trial| trial.value());
 //! assert!(best.is_some_and(|loss| loss < 0.01), "{best:?}");
-//! # Ok::<(), ferrotune_oracle::OracleError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! A program that has records of its own uses what is below it: [`create`] makes an oracle from the description of a search,
+//! [`Oracle::next`] decides whether a trial begins, [`Oracle::suggest`] chooses the value of a parameter, and the oracle learns from the
+//! record of the ended trial.
 //!
 //! [`names`] lists the oracles, and `StudySpec::oracle` is a name with settings, such as `hyperband:factor=4`. A pruner
 //! ([`pruner::Pruner`]) ends a trial because of its reports, and a terminator ([`terminator::Terminator`]) ends a search that
@@ -46,9 +38,13 @@ mod normal;
 mod oracle;
 pub mod pruner;
 pub mod sampling;
+mod search;
 pub mod terminator;
 
+/// Plain data of searches: objectives, descriptions of searches, ranges, and records of trials.
+pub use ferrotune_space as space;
 pub use oracle::{
     Judgement, Next, Oracle, OracleError, SettingError, Settings, Source, create, judgements, names, parameters_in,
 };
 pub use pruner::EarlyEnd;
+pub use search::{AskError, Search};

@@ -173,6 +173,14 @@ pub enum OracleError {
         /// The oracle.
         oracle: String,
     },
+    /// The oracle decides how long each trial trains, but the program that runs the trials decides that itself.
+    #[error(
+        "{oracle} decides how long each trial trains, which the program that runs the trials does here; use auto, gp, tpe or random with a pruner"
+    )]
+    DecidesEpochs {
+        /// The oracle.
+        oracle: String,
+    },
     /// A number is infinite or NaN, which JSON cannot express.
     #[error("{what} is not a finite number; give one that is")]
     NotFinite {

@@ -23,11 +23,20 @@ const ASKED: [&str; 2] = [
     "    assert_eq!(study.trials()?.len(), 50);\n    Ok(())\n}\n",
 ];
 
+/// The code that the document leaves out around its use of the oracles alone.
+const ALONE: [&str; 2] = [
+    "fn train(lr: f64, layers: i64) -> f64 {\n    (lr.log10() + 3.0).powi(2) + (layers - 3).pow(2) as f64\n}\n\n\
+     fn main() -> Result<(), Box<dyn std::error::Error>> {\n",
+    "    assert_eq!(search.trials().len(), 30);\n    Ok(())\n}\n",
+];
+
 pub(super) fn run(packed: &Packed) -> Result<()> {
     let document = fs::read_to_string(packed.root.join(DOCUMENT)).with_context(|| format!("cannot read {DOCUMENT}"))?;
     let searching = blocks(&document).next().with_context(|| format!("{DOCUMENT} has no program"))?;
     let asking = blocks(&document).find(|block| block.contains(".ask()"));
     let asking = asking.with_context(|| format!("{DOCUMENT} has no loop of ask and tell"))?;
+    let alone = blocks(&document).find(|block| block.starts_with("use ferrotune_oracle::"));
+    let alone = alone.with_context(|| format!("{DOCUMENT} does not use the oracles alone"))?;
     let folder = packed.folder.join("programs");
     fs::create_dir_all(folder.join("src/bin")).with_context(|| format!("cannot create {}", folder.display()))?;
     let lock = fs::read_to_string(packed.root.join("Cargo.lock")).context("cannot read Cargo.lock")?;
@@ -36,6 +45,7 @@ pub(super) fn run(packed: &Packed) -> Result<()> {
         ("Cargo.lock", lock),
         ("src/bin/searching.rs", format!("{searching}\n{EPOCH}")),
         ("src/bin/asking.rs", format!("{}{asking}{}", ASKED[0], ASKED[1])),
+        ("src/bin/alone.rs", format!("{}{alone}{}", ALONE[0], ALONE[1])),
     ] {
         fs::write(folder.join(name), text).with_context(|| format!("cannot write {name}"))?;
     }
@@ -43,7 +53,7 @@ pub(super) fn run(packed: &Packed) -> Result<()> {
     let mut build = cargo(&folder);
     build.args(["build", "--quiet", "--release"]).env("CARGO_BUILD_BUILD_DIR", packed.root.join("target"));
     run_command(build.env("CARGO_TARGET_DIR", &target))?;
-    for program in ["searching", "asking"] {
+    for program in ["searching", "asking", "alone"] {
         let studies = folder.join("studies").join(program);
         if studies.exists() {
             fs::remove_dir_all(&studies).with_context(|| format!("cannot remove {}", studies.display()))?;
@@ -62,7 +72,7 @@ fn blocks(document: &str) -> impl Iterator<Item = &str> {
 fn manifest(packed: &Packed) -> Result<String> {
     let mut manifest = String::from(
         "[workspace]\n\n[package]\nname = \"programs\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
-         [dependencies]\nferrotune-study = \"*\"\n\n[patch.crates-io]\n",
+         [dependencies]\nferrotune-oracle = \"*\"\nferrotune-study = \"*\"\n\n[patch.crates-io]\n",
     );
     for package in &packed.crates {
         writeln!(manifest, "{} = {{ path = \"../crates/{}\" }}", package.name, package.folder())?;

@@ -25,7 +25,7 @@ pub(super) const PLAIN: [Plain; 3] = [
     },
     Plain {
         package: "ferrotune-space",
-        needs: &["ferrotune-machine", "getrandom", "serde", "serde_json", "thiserror"],
+        needs: &["ferrotune-format", "getrandom", "serde", "serde_json", "thiserror"],
         duty: "it is plain data, which the prelude is built with on the user's machine",
     },
 ];

@@ -14,6 +14,7 @@ mod oracle;
 mod pruner;
 mod sampling;
 mod schedules;
+mod search;
 mod settings;
 mod side_by_side;
 mod simulation;

@@ -1,6 +1,6 @@
 //! How a trial ended, as data and in words.
 
-use ferrotune_machine::format::bytes;
+use ferrotune_format::bytes;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// A size with one decimal: `512 B`, `1.5 MiB`, `23.4 GiB`.
 ///
 /// ```
-/// assert_eq!(ferrotune_machine::format::bytes(1_572_864), "1.5 MiB");
+/// assert_eq!(ferrotune_format::bytes(1_572_864), "1.5 MiB");
 /// ```
 pub fn bytes(count: u64) -> String {
     if count < 1024 {
@@ -18,7 +18,7 @@ pub fn bytes(count: u64) -> String {
 /// A size with at most two decimals, for sizes that people know exactly: `15.75 GiB`, `12 GiB`, `512 B`.
 ///
 /// ```
-/// assert_eq!(ferrotune_machine::format::precise_bytes(16_909_334_528), "15.75 GiB");
+/// assert_eq!(ferrotune_format::precise_bytes(16_909_334_528), "15.75 GiB");
 /// ```
 pub fn precise_bytes(count: u64) -> String {
     let (value, unit) = in_unit(count, 2);

@@ -1,0 +1,226 @@
+//! `ferrotune oracle` chooses the values of another program's trials: the sampler for Optuna in the Python package asks it.
+//!
+//! A question is a line of JSON on the standard input, and its answer is a line of JSON on the standard output: `{"value": …}`, or
+//! `{"error": …}`. The first question begins the search and is answered by `null`. The other program keeps the trials, and sends those that
+//! have changed.
+
+use anyhow::{Context as _, Result, bail};
+use ferrotune_oracle::{Oracle, OracleError, create};
+use ferrotune_space::objective::{Constraint, Direction, Objective};
+use ferrotune_space::record::{Ending, Runner, TrialRecord};
+use ferrotune_space::spec::StudySpec;
+use ferrotune_space::{Distribution, Parameter, Value};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+
+/// The first question.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Begin {
+    /// The oracle with its settings, as in `--oracle`.
+    oracle: String,
+    /// A direction for each objective.
+    directions: Vec<Direction>,
+    seed: Option<u64>,
+}
+
+/// The question for the value of a parameter.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Suggest {
+    /// The new trials, and those that have changed.
+    trials: Vec<Told>,
+    /// The number of the trial that asks.
+    trial: u64,
+    name: String,
+    distribution: Distribution,
+}
+
+/// A trial, as the other program knows it. A number that is not finite is `null`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Told {
+    number: u64,
+    state: State,
+    parameters: BTreeMap<String, Parameter>,
+    /// The reported values of the first objective by step.
+    reports: Vec<(u64, Option<f64>)>,
+    /// A value for each objective, or nothing.
+    values: Vec<Option<f64>>,
+    /// The sum of the excesses over the constraints; 0 for a trial that keeps all of them.
+    violation: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum State {
+    /// The trial waits for a program that runs it.
+    Waiting,
+    /// The trial runs, and its values are asked for here.
+    Running,
+    /// The trial runs, and another process asks for its values.
+    RunningElsewhere,
+    Finished,
+    Pruned,
+    Failed,
+}
+
+/// A search for another program.
+struct Search {
+    objectives: Vec<Objective>,
+    oracle: Box<dyn Oracle>,
+    /// The records by number. A trial that was never told is a cancelled one.
+    trials: Vec<TrialRecord>,
+}
+
+/// Answers questions until the standard input ends.
+pub(crate) fn run() -> Result<()> {
+    answer(std::io::stdin().lock(), std::io::stdout().lock())
+}
+
+fn answer(questions: impl BufRead, mut answers: impl Write) -> Result<()> {
+    let mut search = None;
+    for question in questions.lines() {
+        let question = question.context("cannot read a question")?;
+        let answer = match &mut search {
+            None => Search::begin(&question).map(|begun| {
+                search = Some(begun);
+                serde_json::Value::Null
+            }),
+            Some(search) => search.suggest(&question).map(|value| serde_json::json!({ "value": value })),
+        };
+        let answer = answer.unwrap_or_else(|error| serde_json::json!({ "error": crate::chain::in_one_line(&error) }));
+        writeln!(answers, "{answer}").and_then(|()| answers.flush()).context("cannot write an answer")?;
+    }
+    Ok(())
+}
+
+impl Search {
+    fn begin(question: &str) -> Result<Search> {
+        let begin: Begin = serde_json::from_str(question).context("the first question is not understood")?;
+        let objective =
+            |(index, direction): (usize, &Direction)| Objective::new(format!("objective {index}"), *direction);
+        let objectives: Vec<Objective> = begin.directions.iter().enumerate().map(objective).collect();
+        let spec = StudySpec {
+            oracle: begin.oracle,
+            constraints: vec![Constraint { metric: VIOLATION.to_owned(), direction: Direction::Min, bound: 0.0 }],
+            max_trials: u64::MAX,
+            seed: begin.seed,
+            ..StudySpec::new("optuna", objectives.clone())
+        };
+        let oracle = create(&spec)?;
+        if oracle.pauses() {
+            return Err(OracleError::DecidesEpochs { oracle: spec.oracle }.into());
+        }
+        Ok(Search { objectives, oracle, trials: Vec::new() })
+    }
+
+    fn suggest(&mut self, question: &str) -> Result<Value> {
+        let Suggest { trials, trial, name, distribution } =
+            serde_json::from_str(question).context("the question is not understood")?;
+        distribution.validate(&name)?;
+        for told in trials {
+            let number = told.number;
+            let index = usize::try_from(number).ok().filter(|index| *index <= MOST_TRIALS);
+            let index = index.with_context(|| format!("trial {number} is past the largest number, {MOST_TRIALS}"))?;
+            while self.trials.len() <= index {
+                let unknown = TrialRecord::new(self.trials.len() as u64);
+                self.trials.push(TrialRecord { ending: Some(Ending::Cancelled), ..unknown });
+            }
+            self.trials[index] = told.record(&self.objectives[0].metric);
+        }
+        if let Some(objection) = self.oracle.objection(&name, &distribution) {
+            bail!("{objection}");
+        }
+        Ok(self.oracle.suggest(trial, &name, &distribution, &self.trials))
+    }
+}
+
+/// The largest number of a trial, so that a wrong number does not fill the memory.
+const MOST_TRIALS: usize = 10_000_000;
+
+/// The metric of [`Told::violation`].
+const VIOLATION: &str = "violation";
+
+impl Told {
+    /// The trial as a record of a search whose first objective has this metric.
+    fn record(self, metric: &str) -> TrialRecord {
+        let report = |(step, value)| (step, BTreeMap::from([(metric.to_owned(), value)]));
+        let mut metrics: BTreeMap<u64, BTreeMap<String, Option<f64>>> = self.reports.into_iter().map(report).collect();
+        if matches!(self.state, State::Finished | State::Pruned) {
+            // A constraint is judged by the last report of its metric.
+            let last = metrics.keys().next_back().copied().unwrap_or_default();
+            metrics.entry(last).or_default().insert(VIOLATION.to_owned(), self.violation);
+        }
+        let (runner, ending) = match self.state {
+            State::Waiting => (Runner::Nobody, None),
+            State::Running => (Runner::Search, None),
+            State::RunningElsewhere => (Runner::Other, None),
+            State::Finished => (Runner::Search, Some(Ending::Finished)),
+            State::Pruned => (Runner::Search, Some(Ending::Pruned)),
+            State::Failed => (Runner::Search, Some(Ending::Failed { reason: "the trial failed".to_owned() })),
+        };
+        let values = self.values.into_iter().collect::<Option<Vec<f64>>>().unwrap_or_default();
+        TrialRecord { parameters: self.parameters, metrics, values, ending, runner, ..TrialRecord::new(self.number) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value as Json, json};
+
+    /// The answers to these questions.
+    fn answers(questions: &[Json]) -> Vec<Json> {
+        let lines: Vec<String> = questions.iter().map(Json::to_string).collect();
+        let mut written = Vec::new();
+        answer(lines.join("\n").as_bytes(), &mut written).expect("a slice can be read and a Vec written");
+        let written = String::from_utf8(written).expect("answers are text");
+        written.lines().map(|line| serde_json::from_str(line).expect("an answer is JSON")).collect()
+    }
+
+    fn begin(oracle: &str) -> Json {
+        json!({ "oracle": oracle, "directions": ["min"], "seed": 3 })
+    }
+
+    fn range() -> Json {
+        json!({ "kind": "float", "low": -4.0, "high": 4.0, "step": null, "log": false })
+    }
+
+    fn finished(number: u64, x: f64) -> Json {
+        let parameters = json!({ "x": { "distribution": range(), "value": x } });
+        let values = [(x - 1.0).powi(2)];
+        json!({ "number": number, "state": "finished", "parameters": parameters, "reports": [], "values": values, "violation": (-x).max(0.0) })
+    }
+
+    fn suggest(trial: u64, trials: &[Json]) -> Json {
+        json!({ "trials": trials, "trial": trial, "name": "x", "distribution": range() })
+    }
+
+    #[test]
+    fn values_follow_from_the_trials_that_were_told() {
+        let trials: Vec<Json> = (0..8).map(|number| finished(number, number as f64 - 4.0)).collect();
+        let at_once = answers(&[begin("auto"), suggest(8, &trials)]);
+        let in_parts = answers(&[begin("auto"), suggest(3, &trials[..3]), suggest(8, &trials[3..])]);
+        assert_eq!(at_once[0], Json::Null);
+        assert_eq!(at_once[1], in_parts[2]);
+        let value = at_once[1]["value"].as_f64().expect("a float");
+        assert!((0.2..2.0).contains(&value), "{value} is far from the best, 1");
+    }
+
+    #[test]
+    fn a_question_that_cannot_be_answered_has_an_error_and_the_next_one_an_answer() {
+        let wrong = json!({ "trials": [], "trial": 0, "name": "x", "distribution": { "kind": "int", "low": 2, "high": 1, "step": 1, "log": false } });
+        let far = json!({ "number": u64::MAX, "state": "failed", "parameters": {}, "reports": [], "values": [], "violation": null });
+        let given =
+            answers(&[begin("autos"), begin("hyperband"), begin("auto"), wrong, suggest(0, &[far]), suggest(0, &[])]);
+        let errors: Vec<&str> = given.iter().filter_map(|answer| answer["error"].as_str()).collect();
+        assert_eq!(errors.len(), 4, "{given:?}");
+        assert!(errors[0].contains("there is no oracle `autos`, did you mean `auto`?"), "{}", errors[0]);
+        assert!(errors[1].contains("hyperband decides how long each trial trains"), "{}", errors[1]);
+        assert!(errors[2].contains('x'), "{}", errors[2]);
+        assert!(errors[3].contains("past the largest number"), "{}", errors[3]);
+        assert!(given[5]["value"].is_f64());
+    }
+}

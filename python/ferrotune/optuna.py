@@ -1,0 +1,206 @@
+"""Ferrotune's oracles as a sampler of Optuna: `optuna.create_study(sampler=ferrotune.optuna.AutoSampler())`."""
+
+import json
+import math
+import os
+import subprocess
+import threading
+import weakref
+
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.samplers import BaseSampler
+from optuna.study import StudyDirection
+from optuna.trial import TrialState
+
+from . import program
+from .errors import FerrotuneError
+
+# Where Optuna's own samplers store a trial's constraints.
+_CONSTRAINTS = "constraints"
+_STATES = {
+    TrialState.COMPLETE: "finished",
+    TrialState.PRUNED: "pruned",
+    TrialState.FAIL: "failed",
+    TrialState.WAITING: "waiting",
+    TrialState.RUNNING: "running",
+}
+
+
+class AutoSampler(BaseSampler):
+    """Chooses the values of a study's trials by one of Ferrotune's oracles, in a process of Ferrotune's program.
+
+    Each value follows from the study's trials and the seed: a study that goes on with the same seed gets the values that it would have got
+    without the break. Trials that run at the same time count as begun. An objective may ask for parameters in any order and under
+    conditions, and a study may have several objectives.
+
+    Args:
+        oracle: `auto`, or another of the oracles that train each trial to its end: `gp`, `tpe`, `cmaes`, `nsga2`, `nsga3`, `qmc`, `random`,
+            `grid`, with settings as in `--oracle`.
+        seed: A number from 0 to 2**64 - 1; without one, each sampler draws its own.
+        constraints_func: A function from a finished trial to a list of numbers, each at most 0 if the trial keeps that constraint, as in
+            Optuna's own samplers. `trial.set_constraint` of Optuna 5 needs no such function.
+
+    Raises:
+        FerrotuneError: Ferrotune's program is missing, or does not know this oracle.
+        ValueError: A parameter has a bound that the program cannot store, such as infinity or a whole number of more than 64 bits.
+    """
+
+    def __init__(self, oracle="auto", *, seed=None, constraints_func=None):
+        self._oracle, self._seed, self._constraints_func = oracle, seed, constraints_func
+        self._lock = threading.Lock()
+        self._search = None
+
+    def __getstate__(self):
+        return {"_oracle": self._oracle, "_seed": self._seed, "_constraints_func": self._constraints_func}
+
+    def __setstate__(self, state):
+        self.__init__(state["_oracle"], seed=state["_seed"], constraints_func=state["_constraints_func"])
+
+    def infer_relative_search_space(self, study, trial):
+        # All values are asked for one by one: the oracle itself finds out which parameters belong together.
+        return {}
+
+    def sample_relative(self, study, trial, search_space):
+        return {}
+
+    def sample_independent(self, study, trial, param_name, param_distribution):
+        question = {"trial": trial.number, "name": param_name, "distribution": _distribution(param_name, param_distribution)}
+        with self._lock:
+            if self._search is None or not self._search.is_of(study):
+                self.close()
+                self._search = _Search(study, self._oracle, self._seed)
+            value = self._search.suggest(study, trial, question)
+        if isinstance(param_distribution, CategoricalDistribution):
+            return param_distribution.choices[int(value)]
+        return float(value) if isinstance(param_distribution, FloatDistribution) else value
+
+    def after_trial(self, study, trial, state, values):
+        if self._constraints_func is None or state not in (TrialState.COMPLETE, TrialState.PRUNED):
+            return
+        numbers = [float(number) for number in self._constraints_func(trial)]
+        if any(math.isnan(number) for number in numbers):
+            raise ValueError("a number of constraints_func is NaN; return one that is at most 0 if the trial keeps the constraint")
+        study._storage.set_trial_system_attr(trial._trial_id, _CONSTRAINTS, numbers)
+
+    def reseed_rng(self):
+        """Does nothing: values depend on the trial's number, so that processes with one seed do not draw the same ones."""
+
+    def close(self):
+        """Ends the program's process. The next value starts another one."""
+        if self._search is not None:
+            self._search.close()
+            self._search = None
+
+
+class _Search:
+    """A process of Ferrotune's program that chooses the values of one study."""
+
+    def __init__(self, study, oracle, seed):
+        # Optuna's samplers know a study by these two. The reference keeps another storage from getting the same address.
+        self._storage, self._study = study._storage, study._study_id
+        # The numbers of the trials that have ended and were sent, and of those that have asked here.
+        self._ended, self._own = set(), set()
+        self._program, self._owner = program.path(), os.getpid()
+        try:
+            # An interrupt of this program is not one of the process, which ends with its standard input.
+            self._process = subprocess.Popen(
+                [self._program, "oracle"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise program.cannot_run(self._program, error) from None
+        self.close = weakref.finalize(self, _end, self._process, self._owner)
+        directions = ["max" if direction == StudyDirection.MAXIMIZE else "min" for direction in study.directions]
+        self._ask({"oracle": oracle, "directions": directions, "seed": seed})
+
+    def is_of(self, study):
+        """Whether the process is for this study, and runs. A fork of this program needs a process of its own."""
+        is_same = self._storage is study._storage and self._study == study._study_id
+        return is_same and self._owner == os.getpid() and self._process.poll() is None
+
+    def suggest(self, study, trial, question):
+        self._own.add(trial.number)
+        known = study.get_trials(deepcopy=False)
+        changed = [other for other in known if other.number not in self._ended]
+        value = self._ask({"trials": [self._told(other) for other in changed], **question})["value"]
+        self._ended.update(other.number for other in changed if other.state.is_finished())
+        return value
+
+    def _told(self, trial):
+        state = _STATES[trial.state]
+        if state == "running" and trial.number not in self._own:
+            state = "running_elsewhere"
+        distributions = trial.distributions
+        return {
+            "number": trial.number,
+            "state": state,
+            "parameters": {name: _parameter(name, distributions[name], value) for name, value in trial.params.items()},
+            "reports": [[step, _finite(value)] for step, value in trial.intermediate_values.items()],
+            "values": [_finite(value) for value in trial.values or []],
+            "violation": _finite(sum(max(number, 0.0) for number in _constraints(trial))),
+        }
+
+    def _ask(self, question):
+        try:
+            self._process.stdin.write(json.dumps(question, allow_nan=False) + "\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        except BaseException:
+            # After an interrupt the answer to this question would be read as that to the next one.
+            self._process.kill()
+            self.close()
+            raise
+        if not answer:
+            self.close()
+            status = self._process.returncode
+            raise FerrotuneError(f"{self._program} oracle, which chooses the values, ended with {status}; run the study again")
+        answer = json.loads(answer)
+        if answer is not None and "error" in answer:
+            raise FerrotuneError(answer["error"])
+        return answer
+
+
+def _end(process, owner):
+    """Ends a process by the end of its standard input, unless this is a fork of the program that started it."""
+    if os.getpid() == owner:
+        process.communicate()
+
+
+def _constraints(trial):
+    if hasattr(trial, "constraints"):
+        return trial.constraints.values()
+    return trial.system_attrs.get(_CONSTRAINTS) or []
+
+
+def _finite(number):
+    """A number as JSON has it: none that is infinite or NaN."""
+    return number if number is not None and math.isfinite(number) else None
+
+
+def _distribution(name, distribution):
+    """A distribution of Optuna as the program reads it. A choice stands for its index, because Optuna's choices may be any objects."""
+    if isinstance(distribution, CategoricalDistribution):
+        return {"kind": "choice", "values": [str(index) for index in range(len(distribution.choices))]}
+    numbers = {"low": distribution.low, "high": distribution.high, "step": distribution.step, "log": distribution.log}
+    if isinstance(distribution, FloatDistribution):
+        if not (math.isfinite(distribution.low) and math.isfinite(distribution.high)):
+            raise ValueError(f"the range of `{name}` has an infinite bound; give a finite one")
+        return {"kind": "float", **numbers}
+    if isinstance(distribution, IntDistribution):
+        if not -(2**63) <= distribution.low <= distribution.high < 2**63:
+            raise ValueError(f"the range of `{name}` does not fit into 64 bits; give a smaller one")
+        return {"kind": "int", **numbers}
+    raise ValueError(f"`{name}` is a {type(distribution).__name__}, which Ferrotune does not know")
+
+
+def _parameter(name, distribution, value):
+    number = distribution.to_internal_repr(value)
+    stored = {"choice": lambda: str(int(number)), "int": lambda: int(value), "float": lambda: number}
+    known = _distribution(name, distribution)
+    return {"distribution": known, "value": stored[known["kind"]]()}
