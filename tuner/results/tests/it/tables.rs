@@ -212,6 +212,21 @@ fn best_of_several_objectives_are_the_trade_offs() -> Result<(), ResultsError> {
 }
 
 #[test]
+fn trials_with_the_same_parameters_are_averaged() -> Result<(), ResultsError> {
+    let mut study = study(20);
+    let parameters = study.trials[10].parameters.clone();
+    for (number, accuracy) in [(0, 0.91), (5, 0.85)] {
+        study.trials[number].parameters.clone_from(&parameters);
+        study.trials[number].values = vec![accuracy];
+    }
+    let shown = text(&best::best(&study, Some(2), |_| None)?);
+    let note = "trial 10 is one of 3 with its parameters; their mean accuracy is 0.89717 (0.85 to 0.931511)";
+    assert!(shown.contains(note), "{shown}");
+    assert_eq!(shown.matches("with its parameters").count(), 1, "{shown}");
+    Ok(())
+}
+
+#[test]
 fn space_tells_ranges_scales_and_conditions() -> Result<(), ResultsError> {
     expect![[r#"
         parameter  kind    range         scale     default  asked for        tried                     trials
