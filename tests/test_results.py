@@ -54,7 +54,7 @@ SEARCH = f"""%%tune --objective accuracy:max --oracle random --max-trials {TRIAL
     }}
     trial.best("accuracy")
 }}"""
-PLOTS = ["history", "parallel", "slice", "contour", "importance", "intermediate", "edf", "timeline", "rank", "terminator"]
+PLOTS = ["history", "parallel", "slice", "contour", "importance", "intermediate", "edf", "timeline", "rank", "terminator", "model"]
 
 
 @pytest.fixture(scope="module")

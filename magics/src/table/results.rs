@@ -77,8 +77,8 @@ pub(super) const PLOT: Magic = Magic {
     usage: "%plot KIND {options}",
     summary: "draw what a search has found",
     help: "KIND is history, parallel, slice, contour, importance, intermediate, pareto, edf, timeline, rank,\n\
-           hypervolume or terminator. They show what Optuna's plots of the same names do: Vega-Lite where the front end draws it, else\n\
-           a picture, else text.\n\
+           hypervolume, terminator or model. All but model show what Optuna's plots of the same names do: Vega-Lite where the front\n\
+           end draws it, else a picture, else text.\n\
            \n\
            Example\n  %plot contour --params lr,units --project digits\n  %plot importance --evaluator fanova",
     arguments: &[Argument::new("KIND", Values::Plot)],

@@ -44,7 +44,8 @@ pub mod terminator;
 /// Plain data of searches: objectives, descriptions of searches, ranges, and records of trials.
 pub use ferrotune_space as space;
 pub use oracle::{
-    Judgement, Next, Oracle, OracleError, SettingError, Settings, Source, create, judgements, names, parameters_in,
+    Belief, Expected, Judgement, Next, Oracle, OracleError, SettingError, Settings, Slice, Source, belief, create,
+    judgements, names, parameters_in,
 };
 pub use pruner::EarlyEnd;
 pub use search::{AskError, Search};

@@ -2,6 +2,7 @@
 
 mod asha;
 mod auto;
+mod belief;
 mod bohb;
 mod cmaes;
 mod combinations;
@@ -25,6 +26,8 @@ mod tpe;
 mod variation;
 mod whole;
 
+pub use belief::{Belief, belief};
+pub use gp::slices::{Expected, Slice};
 pub use settings::Settings;
 pub use source::Source;
 pub use stopping::{Judgement, judgements};

@@ -1,4 +1,4 @@
-//! `%plot`: the same plots as Optuna's. Each plot is a [`Chart`], which other modules draw.
+//! `%plot`: the same plots as Optuna's, and one of the search's model. Each plot is a [`Chart`], which other modules draw.
 
 mod contour;
 mod edf;
@@ -6,6 +6,7 @@ mod history;
 mod hypervolume;
 mod importance;
 mod intermediate;
+mod model;
 mod parallel;
 mod parameter;
 mod pareto;
@@ -55,6 +56,8 @@ pub enum Plot {
     Hypervolume,
     /// The bound on the improvement that is still possible, and the terminator's threshold.
     Terminator,
+    /// What the search's model expects of each parameter, and the next trial's values.
+    Model,
 }
 
 /// The objective and the parameters of a plot.
@@ -70,7 +73,7 @@ pub struct Focus<'a> {
 
 impl Plot {
     /// All plots, by name.
-    const ALL: [(&str, Plot); 12] = [
+    const ALL: [(&str, Plot); 13] = [
         ("history", Plot::History),
         ("parallel", Plot::Parallel),
         ("slice", Plot::Slice),
@@ -83,6 +86,7 @@ impl Plot {
         ("rank", Plot::Rank),
         ("hypervolume", Plot::Hypervolume),
         ("terminator", Plot::Terminator),
+        ("model", Plot::Model),
     ];
 
     /// Names of the plots.
@@ -133,6 +137,7 @@ impl Plot {
             Plot::Rank => rank::chart(study, objective()?, focus.parameters),
             Plot::Hypervolume => hypervolume::chart(study),
             Plot::Terminator => terminator::chart(study),
+            Plot::Model => model::chart(study, focus.parameters),
         }
     }
 }

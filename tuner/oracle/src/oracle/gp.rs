@@ -11,6 +11,7 @@ mod minimise;
 mod model;
 mod region;
 pub(super) mod regret;
+pub(super) mod slices;
 mod warp;
 
 use super::history::{History, Row};
@@ -26,7 +27,7 @@ use kernel::Shape;
 use model::{Data, Fit, Hyper, Process, fit};
 use rand_pcg::Pcg64;
 use region::{APART, Region, Trust};
-use warp::{WARPS, Warp, Warped};
+use warp::{Scaling, WARPS, Warp, Warped};
 
 /// The number of losses that the first model needs. Its priors are strong, so few losses are enough.
 const INITIAL: usize = 3;
@@ -155,6 +156,7 @@ struct View<'a> {
     values: Vec<f64>,
     /// The loss that one unit of the values is worth near the best value.
     worth: f64,
+    scaling: Scaling,
     promise: Promise,
     region: Region,
     /// The best points of the view.
@@ -180,7 +182,7 @@ impl<'a> View<'a> {
         };
         let Observed { points, losses, trials } = evidence.observed(&members);
         let (warp, hyper) = model(evidence, &points, &losses, prior);
-        let Warped { values, worth, .. } = warp.apply(&losses);
+        let Warped { values, worth, scaling, .. } = warp.apply(&losses);
         let process = Process::new(&Data { axes: &evidence.axes, points: &points, values: &values }, &hyper);
         let is_noisy = hyper.log_noise >= NEGLIGIBLE.ln() && losses.iter().any(|loss| *loss != losses[0]);
         // A noisy value may be low by chance; the model's expected value is not.
@@ -209,7 +211,7 @@ impl<'a> View<'a> {
         let good = distinct(order.into_iter().map(|index| &points[index]), GOOD);
         let noise = if is_noisy { process.noise_deviation() } else { 0.0 };
         let promise = Promise { process, best, noise, failure: evidence.failure(MOST, EVALUATIONS[0]) };
-        View { evidence, hyper, points, values, worth, promise, region, good }
+        View { evidence, hyper, points, values, worth, scaling, promise, region, good }
     }
 
     /// Assumes that each running trial has the predicted value, so that its point promises no further improvement

@@ -1,5 +1,6 @@
 //! Contract tests of the oracles. Starts no worker.
 
+mod belief;
 mod evolution;
 mod exhaustion;
 mod first_trials;

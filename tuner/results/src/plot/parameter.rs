@@ -20,8 +20,13 @@ pub(super) struct ParameterAxis {
 impl ParameterAxis {
     /// The axis that contains the values of all these trials.
     pub(super) fn of(name: &str, trials: &[(&TrialRecord, f64)]) -> ParameterAxis {
-        let parameters: Vec<_> = trials.iter().filter_map(|(trial, _)| trial.parameters.get(name)).collect();
-        let numbers: Option<Vec<f64>> = parameters.iter().map(|parameter| numeric(&parameter.value)).collect();
+        let parameters = trials.iter().filter_map(|(trial, _)| trial.parameters.get(name));
+        ParameterAxis::over(name, parameters.map(|known| (&known.distribution, &known.value)).collect())
+    }
+
+    /// The axis that contains these values, each with the range that it comes from.
+    pub(super) fn over(name: &str, values: Vec<(&Distribution, &Value)>) -> ParameterAxis {
+        let numbers: Option<Vec<f64>> = values.iter().map(|(_, value)| numeric(value)).collect();
         let mut choices: Vec<Value> = Vec::new();
         let scale = match numbers {
             Some(numbers) => {
@@ -31,8 +36,8 @@ impl ParameterAxis {
                     }
                     Distribution::Choice { .. } => false,
                 };
-                let log = parameters.iter().any(|parameter| is_log(&parameter.distribution));
-                let whole = parameters.iter().all(|parameter| matches!(parameter.value, Value::Int(_)));
+                let log = values.iter().any(|(distribution, _)| is_log(distribution));
+                let whole = values.iter().all(|(_, value)| matches!(value, Value::Int(_)));
                 match (log, whole) {
                     (true, _) => Scale::around_log(numbers),
                     (false, true) => Scale::around_whole(numbers),
@@ -40,12 +45,12 @@ impl ParameterAxis {
                 }
             }
             None => {
-                for parameter in &parameters {
-                    let listed = match &parameter.distribution {
+                for (distribution, value) in &values {
+                    let listed = match distribution {
                         Distribution::Choice { values, .. } => values.as_slice(),
                         _ => &[],
                     };
-                    for value in listed.iter().chain([&parameter.value]) {
+                    for value in listed.iter().chain([*value]) {
                         if !choices.contains(value) {
                             choices.push(value.clone());
                         }
@@ -57,11 +62,20 @@ impl ParameterAxis {
         ParameterAxis { name: name.to_owned(), axis: Axis::new(name, scale), choices }
     }
 
+    /// Whether the axis has names in place of numbers.
+    pub(super) fn has_names(&self) -> bool {
+        !self.choices.is_empty()
+    }
+
     /// The position of a trial on the axis; `None` if the trial did not ask for the parameter.
     pub(super) fn coordinate(&self, trial: &TrialRecord) -> Option<f64> {
-        let value = &trial.parameters.get(&self.name)?.value;
+        self.position(&trial.parameters.get(&self.name)?.value)
+    }
+
+    /// The position of a value on the axis; `None` for a value of another kind than those of the axis.
+    pub(super) fn position(&self, value: &Value) -> Option<f64> {
         let position = || self.choices.iter().position(|choice| choice == value).map(|index| index as f64);
-        if self.choices.is_empty() { numeric(value) } else { position() }
+        if self.has_names() { position() } else { numeric(value) }
     }
 }
 

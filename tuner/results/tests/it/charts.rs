@@ -114,6 +114,23 @@ fn terminator_shows_the_bound_and_the_threshold() -> Result<(), ResultsError> {
 }
 
 #[test]
+fn model_shows_each_parameter_and_the_next_trial() -> Result<(), ResultsError> {
+    let mut study = study(120);
+    study.spec.seed = Some(3);
+    let chart = Plot::Model.of(&study, Focus { parameters: Some("lr,kind"), ..Focus::default() })?;
+    let names = |panel: usize| chart.panels[panel].layers.iter().map(|layer| layer.name.as_str()).collect::<Vec<_>>();
+    assert_eq!(names(0), ["95 of 100 are between", "expected", "next trial"]);
+    let Marks::Lines(lines) = &chart.panels[0].layers[1].marks else { panic!("a line") };
+    let best = lines[0].points.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|best| best.0.log10());
+    assert!(best.is_some_and(|best| (best + 2.5).abs() < 0.4), "the accuracy is best at 10^-2.5: {best:?}");
+    let Marks::Points(kinds) = &chart.panels[1].layers[1].marks else { panic!("a point for each kind") };
+    assert_eq!(kinds.len(), 2);
+    study.spec.seed = None;
+    assert_eq!(Plot::Model.of(&study, Focus::default())?.panels[0].layers.len(), 2);
+    Ok(())
+}
+
+#[test]
 fn every_plot_has_all_forms_and_fits_into_a_message() -> Result<(), ResultsError> {
     // jupyter_server drops output beyond a megabyte a second.
     const MOST_BYTES: usize = 1_000_000;
@@ -165,7 +182,7 @@ fn mistakes_name_the_cure() {
         Plot::Edf.of(&study(0), Focus::default()).map(drop).expect_err("no trial").to_string(),
     ];
     expect![[r#"
-        there is no plot pie; choose from history, parallel, slice, contour, importance, intermediate, pareto, edf, timeline, rank, hypervolume, terminator
+        there is no plot pie; choose from history, parallel, slice, contour, importance, intermediate, pareto, edf, timeline, rank, hypervolume, terminator, model
         study digits has no parameter rate; choose from drop, kind, lr, units
         study digits has too little for this plot: it needs two parameters
         study digits has no objective loss; choose from accuracy

@@ -22,6 +22,30 @@ pub(super) struct Warped {
     pub(super) log_stretch: f64,
     /// The loss that one unit of the values is worth near the best loss, in units of the median's distance from the best.
     pub(super) worth: f64,
+    /// The way back.
+    pub(super) scaling: Scaling,
+}
+
+/// The numbers with which losses were transformed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Scaling {
+    warp: Warp,
+    best: f64,
+    unit: f64,
+    mean: f64,
+    deviation: f64,
+}
+
+impl Scaling {
+    /// The loss that has this value.
+    pub(super) fn restore(&self, value: f64) -> f64 {
+        let warped = self.mean + self.deviation * value;
+        let distance = match self.warp {
+            Warp::Linear => warped,
+            Warp::Log(shift) => warped.exp() - shift,
+        };
+        self.best + self.unit * distance
+    }
 }
 
 impl Warp {
@@ -51,7 +75,8 @@ impl Warp {
             Warp::Linear => deviation,
             Warp::Log(shift) => deviation * shift,
         };
-        Warped { values, log_stretch: log_stretch - size * deviation.ln(), worth }
+        let scaling = Scaling { warp: self, best, unit, mean, deviation };
+        Warped { values, log_stretch: log_stretch - size * deviation.ln(), worth, scaling }
     }
 }
 
@@ -63,10 +88,12 @@ mod tests {
     fn every_warp_keeps_the_order_and_scales() {
         let losses = [3.0, 1.0, 1e6, 20.0, 1.5];
         for warp in WARPS {
-            let Warped { values, .. } = warp.apply(&losses);
+            let Warped { values, scaling, .. } = warp.apply(&losses);
             assert!(values[1] < values[4] && values[4] < values[0] && values[0] < values[3] && values[3] < values[2]);
             assert!(values.iter().sum::<f64>().abs() < 1e-9);
             assert!((values.iter().map(|value| value * value).sum::<f64>() - 5.0).abs() < 1e-9);
+            let restored = values.iter().zip(losses).map(|(value, loss)| (scaling.restore(*value) - loss).abs() / loss);
+            assert!(restored.into_iter().all(|difference| difference < 1e-9));
         }
     }
 
