@@ -1,6 +1,6 @@
 """The image of container/Dockerfile, built and run by podman in a storage of its own and without a registry: debootstrap makes the
 Debian that it begins with, and the wheel is the one of `cargo xtask wheel`. podman executes the Dockerfile itself, with runc, which
-is Docker's runtime, and with a seccomp profile that Debian derives from Docker's."""
+is Docker's runtime, and with a seccomp profile that was made from Docker's."""
 
 import contextlib
 import os
