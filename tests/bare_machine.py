@@ -15,6 +15,25 @@ PROGRAM = TARGET / "release/ferrotune"
 # What the installed toolchain and the tests' own shell need, without any Rust.
 TOOLS = ("sh", "cc", "ld", "as", "curl", "wget", "env")
 
+# Runs the cells that it is given in a kernel of its environment, with nothing but jupyter_client, and prints what each shows and when.
+RUN_CELLS = """
+import json, sys, time
+from jupyter_client.manager import start_new_kernel
+started = time.monotonic()
+manager, client = start_new_kernel(kernel_name="ferrotune")
+cells = []
+def show(message):
+    content = message["content"]
+    shown.append(content.get("text") or content.get("data", {}).get("text/plain") or content.get("evalue") or "")
+for code in json.load(sys.stdin):
+    shown = []
+    client.execute_interactive(code, output_hook=show, timeout=300)
+    cells.append(["".join(shown), time.monotonic() - started])
+client.stop_channels()
+manager.shutdown_kernel()
+print(json.dumps(cells))
+"""
+
 
 def small_toolchain():
     """A toolchain that is unpacked in no time: its programs call those of the installed toolchain."""

@@ -37,3 +37,10 @@ def test_variables_after_cells_without_one(tmp_path):
     session.ok("let points = point();\nlet tensor = candle_core::Tensor::ones(3, candle_core::DType::F32, &candle_core::Device::Cpu)?;")
     assert session.ok("points == point() && tensor.dims() == [3]").result == "true"
     session.close()
+
+
+def test_other_users_of_the_machine_cannot_read_the_cells(tmp_path):
+    session = Session(tmp_path)
+    folder = pathlib.Path(session.ok('std::env::var("FERROTUNE_RUNTIME")?').result.strip('"'))
+    assert (folder / "cells/src/lib.rs").is_file() and folder.stat().st_mode & 0o077 == 0
+    session.close()

@@ -13,33 +13,14 @@ import pytest
 
 import dist_server
 import notebook_run
-from bare_machine import TOOLS, VERSION, dist, served  # noqa: F401
+from bare_machine import RUN_CELLS, TOOLS, VERSION, dist, served  # noqa: F401
 from session import TARGET
 
 NOTEBOOKS = pathlib.Path(__file__).parent.parent / "notebooks"
 CANDLE = "let x = candle_core::Tensor::arange(0f32, 4., &candle_core::Device::Cpu)?;\nx.sum_all()?.to_scalar::<f32>()?"
 
-DOCKERFILE = pathlib.Path(__file__).parent.parent / "Dockerfile"
+DOCKERFILE = pathlib.Path(__file__).parent.parent / "container/colab/Dockerfile"
 SHELL = "import subprocess, sys; subprocess.run(sys.argv[1], shell=True, check=True)"
-
-# Runs the cells that it is given in a kernel of the environment, and prints what each shows and when.
-RUN = """
-import json, sys, time
-from jupyter_client.manager import start_new_kernel
-started = time.monotonic()
-manager, client = start_new_kernel(kernel_name="ferrotune")
-cells = []
-def show(message):
-    content = message["content"]
-    shown.append(content.get("text") or content.get("data", {}).get("text/plain") or content.get("evalue") or "")
-for code in json.load(sys.stdin):
-    shown = []
-    client.execute_interactive(code, output_hook=show, timeout=300)
-    cells.append(["".join(shown), time.monotonic() - started])
-client.stop_channels()
-manager.shutdown_kernel()
-print(json.dumps(cells))
-"""
 
 
 class Installed:
@@ -77,7 +58,7 @@ class Installed:
 
     def cells(self, *cells, **options):
         """Runs cells in a kernel; returns what each shows, and the seconds since the kernel was started."""
-        ran = self.run("python", "-c", RUN, stdin=json.dumps(cells), **options)
+        ran = self.run("python", "-c", RUN_CELLS, stdin=json.dumps(cells), **options)
         assert ran.returncode == 0, ran.stderr
         return json.loads(ran.stdout)
 

@@ -12,11 +12,12 @@ use crate::environment::{
 use crate::folders::lock;
 use crate::prelude::{Prelude, shipped};
 use crate::toolchain::{Toolchain, own};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use ferrotune_devices::{Machine, PYTHON_VARIABLE, prefix_of_ancestor};
+use rustix::fs::StatVfsMountFlags;
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,6 +29,9 @@ pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Prefix of the names of kernels' folders.
 const PREFIX: &str = "ferrotune-";
+
+/// The mode of a kernel's folder: other users of the machine do not read the cells.
+const PRIVATE: u32 = 0o700;
 
 /// The file in the kernel's folder that the kernel holds locked.
 const LOCK: &str = "lock";
@@ -90,8 +94,9 @@ impl Runtime {
         sweep(&parent);
         let folder = tempfile::Builder::new()
             .prefix(PREFIX)
+            .permissions(fs::Permissions::from_mode(PRIVATE))
             .tempdir_in(parent)
-            .context("cannot create a folder for the kernel")?
+            .context("cannot create a folder for the kernel; set TMPDIR to a folder that can be written")?
             .keep();
         let stand_ins = folder.join(STAND_INS);
         std::fs::create_dir(&stand_ins)?;
@@ -198,6 +203,18 @@ impl Runtime {
     pub(crate) fn toolchain() -> Result<Option<PathBuf>> {
         let rustc = environment::path(RUSTC_VARIABLE)?;
         Ok(rustc.is_absolute().then(|| rustc.parent()?.parent().map(Path::to_owned)).flatten())
+    }
+
+    /// Fails if the system loads no library from the folder, in which cells are compiled. Docker's `--tmpfs` mounts such a folder.
+    pub(crate) fn ensure_libraries_load(&self) -> Result<()> {
+        let mount =
+            rustix::fs::statvfs(&self.folder).with_context(|| format!("cannot read {}", self.folder.display()))?;
+        let parent = self.folder.parent().unwrap_or(&self.folder).display();
+        ensure!(
+            !mount.f_flag.contains(StatVfsMountFlags::NOEXEC),
+            "{parent} is mounted with noexec, and cells run from there; mount it with exec, or set TMPDIR to another folder"
+        );
+        Ok(())
     }
 
     /// The socket to which the cell supervisor and compilers connect.

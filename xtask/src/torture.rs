@@ -1,9 +1,9 @@
 //! `cargo xtask torture` injects faults for an hour, as the tests do briefly: hundreds of kills at random times, every
 //! fault that a trial can have, and long random walks through notebooks. It runs the tests of the store of variables in valgrind, which has
-//! to be installed, and at last all examples of the standard library as cells.
+//! to be installed, and at last the image of containers and all examples of the standard library as cells.
 
 use crate::environment::{Environment, build_program, cargo};
-use crate::step;
+use crate::{step, wheel};
 use anyhow::Result;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -70,6 +70,11 @@ pub(crate) fn run(root: &Path) -> Result<()> {
             "tests/test_resume.py",
             "tests/test_faults.py",
         ]))
+    })?;
+    step::step("the wheel", || wheel::run(root))?;
+    step::step("the image under the limits of containers", || {
+        let mut python = environment.python();
+        step::run(python.env("FERROTUNE_TEST_IMAGE", "1").args(["-m", "pytest", "tests/test_image.py"]))
     })?;
     step::step("the standard library's examples", || {
         let mut python = environment.python();

@@ -9,7 +9,7 @@ use crate::environment::{self, BUILD_OF_PROGRAM, Environment};
 use crate::step;
 use anyhow::{Context, Result, ensure};
 use glibc::Glibc;
-use std::env;
+use std::env::{self, consts::ARCH};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -91,7 +91,7 @@ impl Wheel {
         fs::create_dir_all(self.linker())?;
         let unwinder = step::output(Command::new("cc").arg("-print-file-name=libgcc_s.so.1"))?;
         ensure!(Path::new(unwinder.trim()).is_file(), "cc knows no libgcc_s.so.1; install gcc");
-        let (zig, target) = (self.tools.program("cargo-zigbuild"), format!("x86_64-linux-gnu.{OLDEST}"));
+        let (zig, target) = (self.tools.program("cargo-zigbuild"), format!("{ARCH}-linux-gnu.{OLDEST}"));
         let script = LINKER
             .replace("UNWINDER", unwinder.trim())
             .replace("ZIG", &zig.to_string_lossy())
@@ -171,7 +171,7 @@ impl Wheel {
         fs::rename(files, data.join("data"))?;
         let description = unpacked.join(format!("{name}.dist-info/WHEEL"));
         let text = fs::read_to_string(&description)?;
-        let platform = format!("manylinux_{}_{}_x86_64", OLDEST.major, OLDEST.minor);
+        let platform = format!("manylinux_{}_{}_{ARCH}", OLDEST.major, OLDEST.minor);
         let marked = text.replace("-none-any", &format!("-none-{platform}")).replace("Purelib: true", "Purelib: false");
         ensure!(marked.contains(&platform), "{} names no platform", description.display());
         fs::write(&description, marked).context("cannot mark the wheel")

@@ -120,6 +120,7 @@ fn start_engine(
     inspector: &Inspector,
     link: &CellLink,
 ) -> Result<(Holds, Engine)> {
+    runtime.ensure_libraries_load()?;
     let (prelude, held) = build_prelude(runtime, link)?;
     let toolchain = hold_toolchain()?;
     let program = cell_supervisor::program(&prelude.libraries()?, &runtime.socket());

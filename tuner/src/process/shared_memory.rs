@@ -13,6 +13,7 @@ use rustix::process::Pid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{self, DirEntry};
+use std::io::ErrorKind;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -41,8 +42,11 @@ impl SharedMemory {
     }
 
     fn of(folder: &Path) -> SharedMemory {
+        // A container may have no such folder, and then trials leave nothing there.
         let watch = Watch::start(folder).inspect_err(|error| {
-            tracing::warn!(%error, folder = %folder.display(), "what trials leave there is reported and not removed");
+            if error.kind() != ErrorKind::NotFound {
+                tracing::warn!(%error, folder = %folder.display(), "what trials leave there is reported and not removed");
+            }
         });
         SharedMemory { folder: folder.to_path_buf(), known: names_in(folder), watch: watch.ok() }
     }
