@@ -1,7 +1,7 @@
 """A solver for kurobako, the program of Optuna's own benchmarks: a sampler of Optuna, or Ferrotune's for Optuna. Trials train to their end.
 
 `kurobako solver --name NAME command python benchmarks/bench_kurobako.py NAME` describes one. NAME is `optuna-random`, `optuna-tpe`,
-`optuna-tpe-multivariate`, `optuna-gp`, `optuna-cmaes`, or one of Ferrotune's oracles.
+`optuna-gp`, `optuna-cmaes`, or one of Ferrotune's oracles.
 """
 
 import pathlib
@@ -15,8 +15,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "python"))
 OPTUNAS = {
     "optuna-random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
     "optuna-tpe": lambda seed: optuna.samplers.TPESampler(seed=seed),
-    # The settings of Optuna's own benchmarks.
-    "optuna-tpe-multivariate": lambda seed: optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True),
     "optuna-gp": lambda seed: optuna.samplers.GPSampler(seed=seed),
     "optuna-cmaes": lambda seed: optuna.samplers.CmaEsSampler(seed=seed),
 }
