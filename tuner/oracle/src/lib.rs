@@ -40,12 +40,15 @@
 //! [`importance`](mod@importance) shows which parameters determine the values.
 
 pub mod analysis;
+mod curve;
+mod forecast;
 pub mod importance;
 pub mod inferred;
 mod normal;
 mod oracle;
 pub mod pruner;
 pub mod sampling;
+mod student;
 pub mod terminator;
 
 pub use oracle::{

@@ -5,7 +5,6 @@ mod auto;
 mod bohb;
 mod cmaes;
 mod combinations;
-mod curve;
 mod gp;
 mod grid;
 mod history;
