@@ -16,9 +16,6 @@ use ferrotune_space::record::TrialRecord;
 use serde::{Deserialize, Serialize};
 use signed_rank::SignedRank;
 
-/// The interval at which a trial trains to its end under a pruner that learns from complete trainings, so that it has new ones.
-pub(crate) const WHOLE: u64 = 6;
-
 /// How a trial ends before its objective returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EarlyEnd {

@@ -1,6 +1,5 @@
 //! The pruner `forecast`: ends a trial that has little chance of a better final loss than the best finished trial.
 
-use super::WHOLE;
 use crate::curve;
 use crate::forecast::Regression;
 use crate::oracle::Settings;
@@ -9,8 +8,10 @@ use ferrotune_space::record::TrialRecord;
 /// The largest number of stages at which a trial is judged: a judgement costs the best trial a little of its chance.
 const STAGES: usize = 4;
 
-/// Whether a trial that has just reached a stage of its training has less than this chance to beat the best finished trial. One trial
-/// in six always trains to its end, so that there are new ones in the regression.
+/// The interval at which a trial trains to its end whatever its chance, so that the regression has new complete trainings.
+const WHOLE: u64 = 6;
+
+/// Whether a trial that has just reached a stage of its training has less than this chance to beat the best finished trial.
 pub(super) fn prunes(chance: f64, trial: &TrialRecord, trials: &[TrialRecord], settings: &Settings) -> bool {
     let Some(total) = trial.epochs.filter(|_| !trial.number.is_multiple_of(WHOLE)) else { return false };
     let done = trial.epochs_done();
