@@ -32,6 +32,8 @@
 //! [`importance`](mod@importance) shows which parameters determine the values.
 
 pub mod analysis;
+mod curve;
+mod forecast;
 pub mod importance;
 pub mod inferred;
 mod normal;
@@ -39,6 +41,7 @@ mod oracle;
 pub mod pruner;
 pub mod sampling;
 mod search;
+mod student;
 pub mod terminator;
 
 /// Plain data of searches: objectives, descriptions of searches, ranges, and records of trials.

@@ -6,7 +6,6 @@ mod belief;
 mod bohb;
 mod cmaes;
 mod combinations;
-mod curve;
 mod gp;
 mod grid;
 mod history;

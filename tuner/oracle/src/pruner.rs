@@ -3,19 +3,18 @@
 //!
 //! A pruner is written as `NAME` or `NAME:SETTING=NUMBER,…`, for example `percentile:keep=25,warmup=3`.
 
+mod forecast;
 mod percentile;
 mod signed_rank;
 mod text;
 
 pub use text::PrunerError;
 
+use crate::oracle::Settings;
 use ferrotune_space::objective::{Direction, Objective};
 use ferrotune_space::record::TrialRecord;
 use serde::{Deserialize, Serialize};
 use signed_rank::SignedRank;
-
-/// The interval at which a trial trains to its end under a pruner that learns from complete trainings, so that it has new ones.
-pub(crate) const WHOLE: u64 = 6;
 
 /// How a trial ends before its objective returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +57,6 @@ pub enum Pruner {
         p: f64,
         /// The number of steps before a trial is judged, at least 2.
         startup: u64,
-        /// The largest share of wrong decisions, for learning curves, whose steps are not alike: trials are pruned only if the test
-        /// would have pruned the better trial of at most this share of the pairs of finished trials. One trial in six is then never pruned.
-        wrong: Option<f64>,
     },
     /// `patience`: ends a trial whose best value has not improved for `steps` reports, if the pruner `around` would end it, too,
     /// as in Optuna's `PatientPruner`. Without another pruner the trial is finished, not pruned, as in Keras' `EarlyStopping`.
@@ -72,13 +68,12 @@ pub enum Pruner {
         /// The other pruner, if there is one.
         around: Option<Box<Pruner>>,
     },
-    /// `forecast`: ends a trial for which a Gaussian process over the parameters and the epochs predicts little chance. It judges
-    /// the trial after a third of a complete training, a third of that, and so on, four times at most; never if a trial does not
-    /// announce the epochs of a complete training.
+    /// `forecast`: ends a trial that has little chance of a better final loss than the best trial, by a regression over the
+    /// finished trials on the loss at the same epoch. It judges a trial after a third of a complete training, a third of that, and
+    /// so on, four times at most; never if a trial does not announce the epochs of a complete training, and never one trial in six.
     Forecast {
-        /// The share that keeps a trial going: the trial must promise, for each epoch that it has left, at least this share of the
-        /// improvement that a new trial promises.
-        share: f64,
+        /// The chance that keeps a trial going.
+        chance: f64,
     },
     /// `threshold`: ends a trial whose last value is outside the bounds or NaN.
     Threshold {
@@ -105,29 +100,17 @@ impl Pruner {
     /// `patience` without another pruner compares a trial only with itself, as Keras' `EarlyStopping`: the trial is finished.
     ///
     /// The arguments are those of [`Pruner::prunes`].
-    pub fn ends(
-        &self,
-        trial: &TrialRecord,
-        trials: &[TrialRecord],
-        objective: &Objective,
-        forecast: impl FnOnce(f64) -> bool,
-    ) -> Option<EarlyEnd> {
+    pub fn ends(&self, trial: &TrialRecord, trials: &[TrialRecord], settings: &Settings) -> Option<EarlyEnd> {
         let end =
             if matches!(self, Pruner::Patience { around: None, .. }) { EarlyEnd::Finished } else { EarlyEnd::Pruned };
-        self.prunes(trial, trials, objective, forecast).then_some(end)
+        self.prunes(trial, trials, settings).then_some(end)
     }
 
     /// Whether the last report of `trial` and the records of the other trials end the trial.
     ///
-    /// `trials` may contain `trial` itself. A trial without a report is never ended. `forecast` returns whether the model of
-    /// the search ends the trial, given the share of [`Pruner::Forecast`].
-    pub fn prunes(
-        &self,
-        trial: &TrialRecord,
-        trials: &[TrialRecord],
-        objective: &Objective,
-        forecast: impl FnOnce(f64) -> bool,
-    ) -> bool {
+    /// `trials` may contain `trial` itself. A trial without a report is never ended.
+    pub fn prunes(&self, trial: &TrialRecord, trials: &[TrialRecord], settings: &Settings) -> bool {
+        let objective = settings.objective();
         let values = Values::of(trial, objective);
         let Some((last_step, last_value)) = values.0.last().copied() else { return false };
         match self {
@@ -135,15 +118,14 @@ impl Pruner {
                 checks.are_due(&values)
                     && percentile::prunes(*keep, *startup, *least, (&values, last_step), trials, objective)
             }
-            Pruner::Wilcoxon { p, startup, wrong } => {
-                let test = SignedRank { p: *p, startup: *startup, objective };
-                test.prunes(&values, trials) && wrong.is_none_or(|wrong| test.is_trusted(wrong, trial.number, trials))
+            Pruner::Wilcoxon { p, startup } => {
+                SignedRank { p: *p, startup: *startup, objective }.prunes(&values, trials)
             }
             Pruner::Patience { steps, delta, around } => {
-                let agrees = || around.as_ref().is_none_or(|pruner| pruner.prunes(trial, trials, objective, forecast));
+                let agrees = || around.as_ref().is_none_or(|pruner| pruner.prunes(trial, trials, settings));
                 has_stalled(*steps, *delta, &values, objective.direction) && agrees()
             }
-            Pruner::Forecast { share } => forecast(*share),
+            Pruner::Forecast { chance } => forecast::prunes(*chance, trial, trials, settings),
             Pruner::Threshold { lower, upper, checks } => {
                 checks.are_due(&values) && !(*lower..=*upper).contains(&last_value)
             }

@@ -25,6 +25,8 @@ pub(crate) struct Workers {
 pub(crate) struct Outcome {
     /// The true final loss of the incumbent after the epochs of [`COUNTED`] trainings.
     pub(crate) losses: Vec<f64>,
+    /// The true final loss of each best finished trial, with the epochs of the whole search until it finished.
+    pub(crate) course: Vec<(u64, f64)>,
     /// Share of the workers' time in which they were idle.
     pub(crate) idle: f64,
     /// Milliseconds that the oracle took for each trial that began or continued.
@@ -43,6 +45,7 @@ pub(crate) struct Search<'a> {
     running: BTreeMap<u64, (u64, u64)>,
     epochs: u64,
     losses: Vec<f64>,
+    course: Vec<(u64, f64)>,
     seconds: f64,
     decisions: u64,
 }
@@ -59,9 +62,20 @@ impl<'a> Search<'a> {
             ..StudySpec::new("bench", vec![objective.clone()])
         };
         let oracle = create(&spec).map_err(|error| error.to_string())?;
-        let (records, curves, running, losses) = (Vec::new(), Vec::new(), BTreeMap::new(), Vec::new());
-        let (epochs, seconds, decisions) = (0, 0.0, 0);
-        Ok(Search { problem, seed, oracle, objective, records, curves, running, epochs, losses, seconds, decisions })
+        Ok(Search {
+            problem,
+            seed,
+            oracle,
+            objective,
+            records: Vec::new(),
+            curves: Vec::new(),
+            running: BTreeMap::new(),
+            epochs: 0,
+            losses: Vec::new(),
+            course: Vec::new(),
+            seconds: 0.0,
+            decisions: 0,
+        })
     }
 
     /// Runs the search until its epochs are used up, or until the oracle has no further trial.
@@ -82,7 +96,7 @@ impl<'a> Search<'a> {
         self.losses.resize(COUNTED.len(), self.incumbent());
         let idle = idle as f64 / (now * workers.count).max(1) as f64;
         let milliseconds = self.seconds * 1000.0 / self.decisions.max(1) as f64;
-        Ok(Outcome { losses: self.losses, idle, milliseconds, trials: self.records.len() })
+        Ok(Outcome { losses: self.losses, course: self.course, idle, milliseconds, trials: self.records.len() })
     }
 
     /// Gives a worker a trial to train; returns whether there was a trial.
@@ -176,6 +190,9 @@ impl<'a> Search<'a> {
         record.values = record.summary(&self.objective).into_iter().collect();
         record.paused_at = None;
         record.ending = Some(ending);
+        if study_best(&self.records, Direction::Min).is_some_and(|best| best.number == trial) {
+            self.course.push((self.epochs, self.incumbent()));
+        }
     }
 
     /// The true final loss of the trial that a user would choose: the best finished trial, or the one that has trained longest.

@@ -15,7 +15,7 @@ pub(crate) const COUNTED: [u64; 4] = [10, 25, 50, 100];
 /// none is named). Several workers train trials at the same time, every tenth trial five times slower.
 ///
 /// A line has the oracle, the problem, the seed, the losses, the share of the workers' time that was idle, milliseconds for
-/// each decision, and the number of trials.
+/// each decision, the number of trials, and the epochs until each best trial finished, with that trial's loss.
 fn main() -> ExitCode {
     // Cargo adds a --bench of its own.
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
@@ -41,9 +41,10 @@ fn run(arguments: &[String]) -> Result<(), String> {
         for seed in first..first + count {
             let outcome = Search::new(oracle, problem, seed)?.run(&Workers { count: workers }, counted)?;
             let losses: Vec<String> = outcome.losses.iter().map(ToString::to_string).collect();
-            let (losses, name) = (losses.join(","), problem.name);
+            let course: Vec<String> = outcome.course.iter().map(|(epochs, loss)| format!("{epochs}:{loss}")).collect();
+            let (losses, course, name) = (losses.join(","), course.join(" "), problem.name);
             println!(
-                "{oracle},{name},{seed},{losses},{:.4},{:.3},{}",
+                "{oracle},{name},{seed},{losses},{:.4},{:.3},{},{course}",
                 outcome.idle, outcome.milliseconds, outcome.trials
             );
         }

@@ -14,16 +14,15 @@ pub(super) mod regret;
 pub(super) mod slices;
 mod warp;
 
-use super::history::{History, Row};
+use super::history::History;
 use super::qmc;
 use super::random::generator;
 use super::sampler::Sampler;
-use super::settings::Outcome;
 use super::text::{SettingError, SettingsText};
 use crate::inferred::Space;
 use acquisition::{Promise, Quest};
 use evidence::{Evidence, Observed, is_same};
-use kernel::Shape;
+use kernel::{Axis, Shape};
 use model::{Data, Fit, Hyper, Process, fit};
 use rand_pcg::Pcg64;
 use region::{APART, Region, Trust};
@@ -47,8 +46,6 @@ const FINE: usize = 120;
 /// The numbers of trials in the model of the whole space (`MOST`) and in the model of a trust region (`MOST_NEAR`).
 const MOST: usize = 300;
 const MOST_NEAR: usize = 60;
-/// The number of trials in the model of the whole space if each has up to five losses.
-const MOST_CURVES: usize = 120;
 /// The numbers of evaluations of the likelihood for the first warp, for each further warp, for another smoothness, and for the
 /// final fit.
 const EVALUATIONS: [usize; 4] = [12, 6, 8, 12];
@@ -86,7 +83,7 @@ impl Sampler for Gp {
             return None;
         }
         let mut rng = generator(history.settings.seed, trial, "gp");
-        let evidence = Evidence::of(history, has_pruned_curves(history), &mut rng);
+        let evidence = Evidence::of(history, &mut rng);
         let spread = || qmc::point(history.settings.seed, trial, dimensions);
         if evidence.losses.len() < INITIAL || evidence.wholes() < WHOLES {
             return Some(spread());
@@ -102,10 +99,7 @@ impl Sampler for Gp {
         let near = near.filter(|(log_gain, _)| *log_gain >= LEAST_GAIN.ln());
         let found = near.or_else(|| search(false)).map(|(_, point)| point);
         self.repeats = found.as_ref().is_some_and(|point| evidence.points.iter().any(|other| is_same(other, point)));
-        Some(found.map_or_else(spread, |mut point| {
-            point.truncate(dimensions);
-            point
-        }))
+        Some(found.unwrap_or_else(spread))
     }
 
     fn repeats(&self) -> bool {
@@ -118,29 +112,9 @@ impl Sampler for Gp {
 }
 
 impl Gp {
-    /// The logarithm of the ratio of two improvements: what a running trial promises, and what the best new trial promises.
-    /// `None` before enough trials have trained to their end, and for a trial without parameters.
-    pub(super) fn compare(&self, history: &History, trial: u64) -> Option<f64> {
-        let mut rng = generator(history.settings.seed, trial, "compare");
-        let evidence = Evidence::of(history, true, &mut rng);
-        let own = evidence.open_point(trial).filter(|_| evidence.wholes() >= WHOLES)?;
-        let mut view = View::of(&evidence, false, &self.prior(&evidence));
-        let own = view.promise.score(own);
-        view.assume_open();
-        let (new, _) = view.search(&history.space, &mut rng)?;
-        Some(own - new)
-    }
-
     fn prior(&self, evidence: &Evidence) -> Hyper {
         evidence.prior.clone().with_noise(self.noise)
     }
-}
-
-/// Whether there are pruned trials whose losses before the end are known. Their last loss says little about a complete
-/// training, so the model has the epochs as an axis.
-fn has_pruned_curves(history: &History) -> bool {
-    let is_pruned = |row: &Row| matches!(row.outcome, Outcome::Pruned { .. }) && !row.curve.is_empty();
-    history.settings.objectives.len() == 1 && history.rows.iter().any(is_pruned)
 }
 
 fn is_local(trial: u64) -> bool {
@@ -151,9 +125,10 @@ fn is_local(trial: u64) -> bool {
 struct View<'a> {
     evidence: &'a Evidence,
     hyper: Hyper,
-    /// The points and values to which the process is fitted.
+    /// The points and values to which the process is fitted, and the variances of the values' own errors.
     points: Vec<Vec<f64>>,
     values: Vec<f64>,
+    errors: Vec<f64>,
     /// The loss that one unit of the values is worth near the best value.
     worth: f64,
     scaling: Scaling,
@@ -178,18 +153,20 @@ impl<'a> View<'a> {
                 trust.side,
                 (5 * dimensions + 5).min(MOST_NEAR)..=MOST_NEAR,
             ),
-            None => thinned(&evidence.losses, if evidence.has_epochs { MOST_CURVES } else { MOST }),
+            None => thinned(&evidence.losses, MOST),
         };
-        let Observed { points, losses, trials } = evidence.observed(&members);
-        let (warp, hyper) = model(evidence, &points, &losses, prior);
-        let Warped { values, worth, scaling, .. } = warp.apply(&losses);
-        let process = Process::new(&Data { axes: &evidence.axes, points: &points, values: &values }, &hyper);
+        let observed = evidence.observed(&members);
+        let (warp, hyper) = model(&evidence.axes, &observed, prior);
+        let Warped { values, errors, worth, scaling, .. } = warp.apply(&observed.losses, &observed.deviations);
+        let Observed { points, losses, .. } = observed;
+        let data = Data { axes: &evidence.axes, points: &points, values: &values, errors: &errors };
+        let process = Process::new(&data, &hyper);
         let is_noisy = hyper.log_noise >= NEGLIGIBLE.ln() && losses.iter().any(|loss| *loss != losses[0]);
         // A noisy value may be low by chance; the model's expected value is not.
         let expected: Vec<f64> =
             if is_noisy { points.iter().map(|point| process.predict(point).mean).collect() } else { values.clone() };
         let lowest = |is_candidate: &dyn Fn(usize) -> bool| {
-            let keeps = |index: &usize| trials[*index].is_some_and(|trial| evidence.is_feasible[trial]);
+            let keeps = |index: &usize| evidence.is_whole[members[*index]] && evidence.is_feasible[members[*index]];
             let candidates = (0..points.len()).filter(|index| keeps(index) && is_candidate(*index));
             candidates.min_by(|a, b| expected[*a].total_cmp(&expected[*b]))
         };
@@ -206,12 +183,12 @@ impl<'a> View<'a> {
                 Region::around(centre, *side, &hyper.log_lengthscales, &evidence.axes)
             },
         );
-        let mut order: Vec<usize> = (0..points.len()).filter(|index| trials[*index].is_some()).collect();
+        let mut order: Vec<usize> = (0..points.len()).collect();
         order.sort_by(|a, b| expected[*a].total_cmp(&expected[*b]));
         let good = distinct(order.into_iter().map(|index| &points[index]), GOOD);
         let noise = if is_noisy { process.noise_deviation() } else { 0.0 };
         let promise = Promise { process, best, noise, failure: evidence.failure(MOST, EVALUATIONS[0]) };
-        View { evidence, hyper, points, values, worth, scaling, promise, region, good }
+        View { evidence, hyper, points, values, errors, worth, scaling, promise, region, good }
     }
 
     /// Assumes that each running trial has the predicted value, so that its point promises no further improvement
@@ -220,7 +197,9 @@ impl<'a> View<'a> {
         for open in &self.evidence.open {
             self.values.push(self.promise.process.predict(open).mean);
             self.points.push(open.clone());
-            let data = Data { axes: &self.evidence.axes, points: &self.points, values: &self.values };
+            self.errors.push(0.0);
+            let (points, values, errors) = (&self.points, &self.values, &self.errors);
+            let data = Data { axes: &self.evidence.axes, points, values, errors };
             self.promise.process = Process::new(&data, &self.hyper);
         }
         if self.promise.noise > 0.0 {
@@ -260,12 +239,12 @@ fn distinct<'a>(points: impl Iterator<Item = &'a Vec<f64>>, most: usize) -> Vec<
 }
 
 /// The warp and the hyper-parameters that make the losses most probable.
-fn model(evidence: &Evidence, points: &[Vec<f64>], losses: &[f64], prior: &Hyper) -> (Warp, Hyper) {
+fn model(axes: &[Axis], observed: &Observed, prior: &Hyper) -> (Warp, Hyper) {
     let [first, further, smoother, last] = EVALUATIONS;
-    let (rough_points, rough_losses) = chosen(&thinned(losses, ROUGH), points, losses);
+    let few = observed.chosen(&thinned(&observed.losses, ROUGH));
     let rough = |warp: Warp, start: &Hyper, evaluations: usize| {
-        let warped = warp.apply(&rough_losses);
-        let data = Data { axes: &evidence.axes, points: &rough_points, values: &warped.values };
+        let warped = warp.apply(&few.losses, &few.deviations);
+        let data = Data { axes, points: &few.points, values: &warped.values, errors: &warped.errors };
         let Fit { hyper, badness } = fit(&data, prior, start, evaluations);
         (badness - warped.log_stretch, warp, hyper)
     };
@@ -291,8 +270,9 @@ fn model(evidence: &Evidence, points: &[Vec<f64>], losses: &[f64], prior: &Hyper
         found.push((badness + DOUBT, warp, hyper));
     }
     let (_, warp, start) = found.iter().min_by(by_badness).unwrap_or(&found[0]);
-    let (points, losses) = chosen(&thinned(losses, FINE), points, losses);
-    let data = Data { axes: &evidence.axes, points: &points, values: &warp.apply(&losses).values };
+    let more = observed.chosen(&thinned(&observed.losses, FINE));
+    let warped = warp.apply(&more.losses, &more.deviations);
+    let data = Data { axes, points: &more.points, values: &warped.values, errors: &warped.errors };
     (*warp, fit(&data, prior, start, last).hyper)
 }
 
@@ -308,9 +288,4 @@ fn thinned(losses: &[f64], most: usize) -> Vec<usize> {
         order.sort_unstable();
     }
     order
-}
-
-/// The points and losses of the trials with these indices.
-fn chosen(indices: &[usize], points: &[Vec<f64>], losses: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>) {
-    (indices.iter().map(|index| points[*index].clone()).collect(), indices.iter().map(|index| losses[*index]).collect())
 }

@@ -1,8 +1,8 @@
 //! The records in the form that samplers need: points of the unit cube and their outcomes. Only a cache of the records,
 //! so a resumed search sees the same history.
 
-use super::curve;
 use super::settings::{Outcome, Settings};
+use crate::curve;
 use crate::inferred::{Space, has_asked_all};
 use ferrotune_space::Value;
 use ferrotune_space::given::Given;
@@ -41,7 +41,7 @@ pub(crate) struct Row {
     /// The trial's outcome.
     pub(crate) outcome: Outcome,
     /// The trial's losses during training, from [`curve::of`].
-    pub(super) curve: Vec<(f64, f64)>,
+    pub(super) curve: Vec<Option<f64>>,
     /// Whether the trial has asked for all its parameters.
     is_whole: bool,
 }

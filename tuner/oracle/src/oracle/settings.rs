@@ -56,6 +56,14 @@ impl Settings {
         &self.objectives[0]
     }
 
+    /// The loss of a trial that trained to its end and kept the constraints; `None` for any other trial.
+    pub(crate) fn final_loss(&self, trial: &TrialRecord) -> Option<f64> {
+        match self.outcome(trial) {
+            Outcome::Finished { losses, violation: 0.0 } => losses.first().copied(),
+            _ => None,
+        }
+    }
+
     /// The outcome of a trial for samplers.
     pub(super) fn outcome(&self, trial: &TrialRecord) -> Outcome {
         match &trial.ending {

@@ -1,10 +1,10 @@
 //! An oracle that ends trials early with a pruner, and ends the search with a terminator. Chooses no values of parameters.
 
-use super::gp::{self, Gp};
+use super::gp;
 use super::history::{History, Proposed};
-use super::settings::{Outcome, Settings};
-use super::{Next, Oracle, OracleError, curve, idle, wind_up};
-use crate::pruner::{EarlyEnd, Pruner, WHOLE};
+use super::settings::Settings;
+use super::{Next, Oracle, OracleError, idle, wind_up};
+use crate::pruner::{EarlyEnd, Pruner};
 use crate::terminator::{FEWEST_TRIALS, Terminator, USUAL_SHARE, threshold};
 use ferrotune_space::record::TrialRecord;
 use ferrotune_space::spec::StudySpec;
@@ -18,7 +18,6 @@ pub(super) struct Stopping {
     oracle: Box<dyn Oracle>,
     settings: Settings,
     pruner: Option<Pruner>,
-    forecast: Forecast,
     terminator: Option<Terminator>,
     /// The terminator's last answer, with the numbers of trials and of finished trials. A cache of the records.
     verdict: Option<((usize, usize), bool)>,
@@ -35,8 +34,7 @@ pub(super) fn with_rules(
     if pruner.is_none() && terminator.is_none() {
         return Ok(oracle);
     }
-    let forecast = Forecast::new(&settings);
-    Ok(Box::new(Stopping { oracle, settings, pruner, forecast, terminator, verdict: None }))
+    Ok(Box::new(Stopping { oracle, settings, pruner, terminator, verdict: None }))
 }
 
 impl Stopping {
@@ -58,10 +56,7 @@ impl Stopping {
 
 /// The losses of finished trials that keep the constraints, each with the number of trials up to it.
 fn finished(settings: &Settings, trials: &[TrialRecord]) -> Vec<(usize, f64)> {
-    let loss = |(index, trial): (usize, &TrialRecord)| match settings.outcome(trial) {
-        Outcome::Finished { losses, violation: 0.0 } => losses.first().map(|loss| (index + 1, *loss)),
-        _ => None,
-    };
+    let loss = |(index, trial)| Some((index + 1, settings.final_loss(trial)?));
     trials.iter().enumerate().filter_map(loss).collect()
 }
 
@@ -138,11 +133,9 @@ impl Oracle for Stopping {
     }
 
     fn ends(&mut self, trial: u64, trials: &[TrialRecord]) -> Option<EarlyEnd> {
-        let end = trials.get(trial as usize).zip(self.pruner.as_ref()).and_then(|(record, pruner)| {
-            let forecast = |share| self.forecast.ends(record, share, trials);
-            pruner.ends(record, trials, self.settings.objective(), forecast)
-        });
-        end.or_else(|| self.oracle.ends(trial, trials))
+        let rule = trials.get(trial as usize).zip(self.pruner.as_ref());
+        rule.and_then(|(record, pruner)| pruner.ends(record, trials, &self.settings))
+            .or_else(|| self.oracle.ends(trial, trials))
     }
 
     fn planned_epochs(&self, trials: &[TrialRecord], max_trials: u64) -> Option<u64> {
@@ -151,35 +144,5 @@ impl Oracle for Stopping {
 
     fn pauses(&self) -> bool {
         self.oracle.pauses()
-    }
-}
-
-/// The pruner `forecast`, which ends a trial whose learning curve promises less than a new trial for the same epochs: a Gaussian
-/// process over parameters and epochs, which forecasts the losses of complete trainings.
-#[derive(Debug)]
-struct Forecast {
-    gp: Gp,
-    history: History,
-}
-
-impl Forecast {
-    fn new(settings: &Settings) -> Forecast {
-        Forecast { gp: Gp::default(), history: History::new(settings.clone()) }
-    }
-
-    /// Whether to end a trial that has just reached a stage of its training. It ends if it promises less improvement for each
-    /// epoch that is left than `share` of what the best new trial promises for each epoch of a complete training.
-    ///
-    /// This is expected improvement per cost (Snoek et al. 2012, section 3.2), for a process over parameters and epochs
-    /// (Kandasamy et al. 2017).
-    fn ends(&mut self, trial: &TrialRecord, share: f64, trials: &[TrialRecord]) -> bool {
-        let Some(total) = trial.epochs else { return false };
-        let done = trial.epochs_done();
-        if trial.number.is_multiple_of(WHOLE) || !curve::stages(total).any(|stage| stage == done) {
-            return false;
-        }
-        self.history.update(trials, u64::MAX, &Proposed::new());
-        let left = (total - done) as f64 / total as f64;
-        self.gp.compare(&self.history, trial.number).is_some_and(|log_ratio| log_ratio < (share * left).ln())
     }
 }

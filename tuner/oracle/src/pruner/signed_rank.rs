@@ -1,16 +1,12 @@
 //! Wilcoxon's signed-rank test between a trial and the best trial, step by step.
 
-use super::{Values, WHOLE};
+use super::Values;
 use crate::normal;
 use ferrotune_space::objective::Objective;
-use ferrotune_space::record::{State, TrialRecord, study_best};
+use ferrotune_space::record::{TrialRecord, study_best};
 
 /// The largest number of differences for which the test is exact.
 const EXACT: usize = 50;
-
-/// The smallest and the largest number of finished trials on which the test is checked; the latest trials are used.
-const FEWEST: usize = 3;
-const MOST: usize = 12;
 
 /// The signed-rank test with its settings.
 pub(super) struct SignedRank<'a> {
@@ -23,36 +19,6 @@ impl SignedRank<'_> {
     pub(super) fn prunes(&self, values: &Values, trials: &[TrialRecord]) -> bool {
         let best = study_best(trials, self.objective.direction).map(|best| Values::of(best, self.objective));
         best.is_some_and(|best| values.are_finite() && best.are_finite() && self.is_worse(&values.0, &best))
-    }
-
-    /// Whether the test would have pruned the better trial in at most a share `wrong` of the pairs of finished trials. For a search
-    /// of learning curves: if these cross, a trial that is worse at each of its first steps may still be the best.
-    pub(super) fn is_trusted(&self, wrong: f64, trial: u64, trials: &[TrialRecord]) -> bool {
-        if trial.is_multiple_of(WHOLE) {
-            return false;
-        }
-        let finished = |trial: &TrialRecord| {
-            let value = trial.value().filter(|value| trial.state() == State::Finished && value.is_finite())?;
-            Some((value, Values::of(trial, self.objective))).filter(|(_, values)| values.are_finite())
-        };
-        let finished: Vec<(f64, Values)> = trials.iter().rev().filter_map(finished).take(MOST).collect();
-        if finished.len() < FEWEST {
-            return false;
-        }
-        let direction = self.objective.direction;
-        let worse_than = |value: f64| finished.iter().filter(move |(other, _)| direction.prefers(value, *other));
-        let pairs =
-            finished.iter().flat_map(|(value, better)| worse_than(*value).map(move |(_, worse)| (better, worse)));
-        let errors = pairs.clone().filter(|(better, worse)| self.would_prune(better, worse)).count();
-        errors as f64 <= wrong * pairs.count() as f64
-    }
-
-    /// Whether the test would have pruned a trial during its training, if the other had been the best trial. In a long
-    /// training the checks become rarer, because the exact test takes long.
-    fn would_prune(&self, trial: &Values, other: &Values) -> bool {
-        let next = |steps: &usize| Some(steps + (steps / 2).max(1));
-        let mut counts = std::iter::successors(Some(self.least()), next).take_while(|steps| *steps < trial.0.len());
-        counts.any(|steps| self.is_worse(&trial.0[..steps], other))
     }
 
     /// Whether these values are worse than the best trial's. A trial with a better mean is not worse, even if the test says so.

@@ -8,11 +8,15 @@ use std::str::FromStr;
 const KINDS: [(&str, &[&str]); 6] = [
     ("median", &["startup", "warmup", "interval", "least"]),
     ("percentile", &["keep", "startup", "warmup", "interval", "least"]),
-    ("forecast", &["share"]),
-    ("wilcoxon", &["p", "startup", "wrong"]),
+    ("forecast", &["chance"]),
+    ("wilcoxon", &["p", "startup"]),
     ("patience", &["steps", "delta", AROUND]),
     ("threshold", &["lower", "upper", "warmup", "interval"]),
 ];
+
+/// Settings of earlier versions: the pruner, the setting, and the pruner to use now.
+const RETIRED: [(&str, &str, &str); 2] =
+    [("forecast", "share", "forecast:chance=0.05"), ("wilcoxon", "wrong", "forecast")];
 
 /// The setting of `patience` whose value is another pruner, which is the whole rest of the text.
 const AROUND: &str = "around";
@@ -35,6 +39,16 @@ pub enum PrunerError {
         setting: String,
         /// The settings of this pruner.
         known: String,
+    },
+    /// An earlier version had the setting.
+    #[error("pruner {pruner} no longer has the setting `{setting}`; use {instead}")]
+    Retired {
+        /// The pruner.
+        pruner: &'static str,
+        /// The given setting.
+        setting: &'static str,
+        /// The pruner to use now.
+        instead: &'static str,
     },
     /// The setting cannot have this number.
     #[error("pruner {pruner} has {setting}={number}; give {wanted}")]
@@ -81,13 +95,12 @@ impl FromStr for Pruner {
             || Ok(Checks { warmup: settings.count("warmup", 0, 0)?, interval: settings.count("interval", 1, 1)? });
         match pruner {
             "forecast" => {
-                Ok(Pruner::Forecast { share: settings.number("share", 0.1, (0.0, 1.0), "a share from 0 to 1")? })
+                let chance = settings.number("chance", 0.05, (0.0, 1.0), "a probability from 0 to 1")?;
+                Ok(Pruner::Forecast { chance })
             }
             "wilcoxon" => {
                 let p = settings.number("p", 0.1, (0.0, 1.0), "a probability from 0 to 1")?;
-                let wrong = || settings.number("wrong", 0.0, (0.0, 1.0), "a share from 0 to 1");
-                let wrong = settings.given("wrong").then(wrong).transpose()?;
-                Ok(Pruner::Wilcoxon { p, startup: settings.count("startup", 2, 0)?, wrong })
+                Ok(Pruner::Wilcoxon { p, startup: settings.count("startup", 2, 0)? })
             }
             "patience" => {
                 let steps = settings.given("steps").then(|| settings.count("steps", 0, 0)).transpose()?;
@@ -137,8 +150,11 @@ impl<'a> Settings<'a> {
         let entry = |entry: &'a str| {
             let pair = entry.split_once('=');
             let known_pair = pair.and_then(|(key, number)| Some((*known.iter().find(|known| **known == key)?, number)));
-            let setting = pair.map_or(entry, |(key, _)| key).to_owned();
-            known_pair.ok_or(PrunerError::Setting { pruner, setting, known: known.join(", ") })
+            let setting = pair.map_or(entry, |(key, _)| key);
+            known_pair.ok_or_else(|| match RETIRED.iter().find(|retired| (retired.0, retired.1) == (pruner, setting)) {
+                Some((pruner, setting, instead)) => PrunerError::Retired { pruner, setting, instead },
+                None => PrunerError::Setting { pruner, setting: setting.to_owned(), known: known.join(", ") },
+            })
         };
         let entries = text.split(',').filter(|entry| !entry.is_empty()).map(entry);
         Ok(Settings { pruner, given: entries.collect::<Result<_, _>>()? })
@@ -183,11 +199,8 @@ impl fmt::Display for Pruner {
                     write!(formatter, "percentile:keep={keep},{settings}")
                 }
             }
-            Pruner::Forecast { share } => write!(formatter, "forecast:share={share}"),
-            Pruner::Wilcoxon { p, startup, wrong } => {
-                write!(formatter, "wilcoxon:p={p},startup={startup}")?;
-                wrong.iter().try_for_each(|wrong| write!(formatter, ",wrong={wrong}"))
-            }
+            Pruner::Forecast { chance } => write!(formatter, "forecast:chance={chance}"),
+            Pruner::Wilcoxon { p, startup } => write!(formatter, "wilcoxon:p={p},startup={startup}"),
             Pruner::Patience { steps, delta, around } => {
                 write!(formatter, "patience:steps={steps},delta={delta}")?;
                 around.iter().try_for_each(|pruner| write!(formatter, ",{AROUND}={pruner}"))

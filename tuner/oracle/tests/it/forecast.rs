@@ -2,7 +2,7 @@
 
 use crate::spec;
 use ferrotune_oracle::{EarlyEnd, Next, Oracle, create};
-use ferrotune_space::objective::{Direction, Objective, Summary};
+use ferrotune_space::objective::{Constraint, Direction, Objective, Summary};
 use ferrotune_space::record::{Ending, TrialRecord};
 use ferrotune_space::spec::StudySpec;
 use ferrotune_space::{Distribution, Parameter, Scale, Value};
@@ -86,34 +86,107 @@ fn best(trials: &[TrialRecord]) -> f64 {
 
 #[test]
 fn trials_that_promise_little_end_early_and_the_best_is_found() {
-    for curve in [alike as Curve, crossing] {
-        let with = run(&StudySpec { max_trials: 24, ..search("auto", Some("forecast")) }, curve);
-        let pruned: Vec<&TrialRecord> = with.iter().filter(|trial| trial.ending == Some(Ending::Pruned)).collect();
-        assert!(pruned.len() >= 2, "{}", pruned.len());
+    for (curve, least) in [(alike as Curve, 12), (crossing, 1)] {
+        let trials = run(&StudySpec { max_trials: 40, ..search("random", Some("forecast")) }, curve);
+        let pruned: Vec<&TrialRecord> = trials.iter().filter(|trial| trial.ending == Some(Ending::Pruned)).collect();
+        assert!(pruned.len() >= least, "{}", pruned.len());
         assert!(pruned.iter().all(|trial| [1, 3, 9].contains(&trial.epochs_done()) && trial.number % 6 != 0));
         let end = |trial: &TrialRecord| curve(x_of(trial), EPOCHS - 1);
-        assert!(best(&with) < curve(0.7, EPOCHS - 1) + 1e-4, "{}", best(&with));
-        assert!(pruned.iter().all(|trial| end(trial) >= best(&with)), "the best trial was pruned");
+        assert!(pruned.iter().all(|trial| end(trial) >= best(&trials)), "the best trial was pruned");
+    }
+}
+
+/// A trial with these losses after 1, 3, 9 and 27 epochs, as far as they are given.
+fn with_losses(number: u64, losses: &[f64]) -> TrialRecord {
+    let mut trial = TrialRecord { epochs: Some(EPOCHS), ..TrialRecord::new(number) };
+    let ends: Vec<u64> = [1, 3, 9, 27].into_iter().take(losses.len()).collect();
+    for epoch in 0..*ends.last().expect("a loss") {
+        let stage = ends.iter().position(|end| epoch < *end).expect("an epoch before the end");
+        report(&mut trial, epoch, losses[stage]);
+    }
+    if let [_, _, _, last] = losses {
+        (trial.values, trial.ending) = (vec![*last], Some(Ending::Finished));
+    }
+    trial
+}
+
+/// Five finished trials whose final loss is nearly half of that after nine epochs.
+fn finished() -> Vec<TrialRecord> {
+    let lasts = [0.50, 0.41, 0.32, 0.20, 0.11];
+    let trial = |(number, last): (u64, f64)| with_losses(number, &[2.0, 1.5, 1.0 - 0.2 * number as f64, last]);
+    (0..).zip(lasts).map(trial).collect()
+}
+
+/// The end of the last trial under this rule.
+fn end(spec: &StudySpec, trials: &[TrialRecord]) -> Option<EarlyEnd> {
+    create(spec).expect("a valid search").ends(trials.len() as u64 - 1, trials)
+}
+
+#[test]
+fn a_trial_ends_where_it_has_little_chance_to_beat_the_best() {
+    let end_at = |rule: &str, early: f64| {
+        let mut trials = finished();
+        trials.push(with_losses(5, &[2.0, 1.5, early]));
+        end(&search("random", Some(rule)), &trials)
+    };
+    assert_eq!(end_at("forecast", 0.6), Some(EarlyEnd::Pruned));
+    assert_eq!(end_at("forecast", 0.2), None);
+    assert_eq!((end_at("forecast:chance=0.9", 0.2), end_at("forecast:chance=0", 0.9)), (Some(EarlyEnd::Pruned), None));
+}
+
+#[test]
+fn a_maximised_objective_is_forecast_as_its_mirror_image() {
+    let mirrored = StudySpec {
+        objectives: vec![Objective { summary: Summary::Last, ..Objective::new("loss", Direction::Max) }],
+        ..search("random", Some("forecast"))
+    };
+    for (early, expected) in [(0.6, Some(EarlyEnd::Pruned)), (0.2, None)] {
+        let mut trials = finished();
+        trials.push(with_losses(5, &[2.0, 1.5, early]));
+        for trial in &mut trials {
+            let reports = trial.metrics.values_mut().flat_map(BTreeMap::values_mut).flatten();
+            reports.chain(&mut trial.values).for_each(|value| *value = -*value);
+        }
+        assert_eq!(end(&mirrored, &trials), expected);
     }
 }
 
 #[test]
-fn a_trial_that_does_not_say_how_long_it_trains_is_never_forecast() {
-    let mut oracle = create(&search("random", Some("forecast"))).expect("a valid search");
-    let mut trials = run(&StudySpec { max_trials: 6, ..search("random", None) }, alike);
-    let hopeless = TrialRecord::new(7);
-    trials.extend([TrialRecord::new(6), hopeless]);
-    for number in [6, 7] {
-        ask(oracle.as_mut(), &mut trials, number);
-    }
-    for epoch in 0..EPOCHS {
-        report(&mut trials[7], epoch, 1e3);
-        assert_eq!(oracle.ends(7, &trials), None);
-    }
-    trials[7].metrics.clear();
-    trials[7].epochs = Some(EPOCHS);
-    report(&mut trials[7], 0, 1e3);
-    assert_eq!(oracle.ends(7, &trials), Some(EarlyEnd::Pruned));
+fn a_trial_goes_on_where_there_is_no_forecast() {
+    let rule = search("random", Some("forecast"));
+    let bad = |number| with_losses(number, &[2.0, 1.5, 0.9]);
+    let with = |mut trials: Vec<TrialRecord>, trial: TrialRecord| {
+        trials.push(trial);
+        end(&rule, &trials)
+    };
+    assert_eq!(with(finished(), bad(5)), Some(EarlyEnd::Pruned));
+    assert_eq!(with(finished()[..2].to_vec(), bad(2)), None, "two trials say nothing of residuals");
+    assert_eq!(with(finished(), TrialRecord { epochs: None, ..bad(5) }), None, "no epochs are announced");
+    let mut seven = finished();
+    seven.push(TrialRecord { ending: Some(Ending::Cancelled), ..TrialRecord::new(5) });
+    assert_eq!(with(seven, bad(6)), None, "one trial in six trains to its end");
+    assert_eq!(with(finished(), with_losses(5, &[2.0, 1.5, f64::NAN])), None, "the loss is not a number");
+    let constant = (0..5).map(|number| with_losses(number, &[1.0, 1.0, 1.0, 0.5])).collect();
+    assert_eq!(with(constant, with_losses(5, &[1.0, 1.0, 1.0])), None, "all trials are alike");
+    let mut between = bad(5);
+    report(&mut between, 9, 0.9);
+    assert_eq!(with(finished(), between), None, "the trial is between two stages");
+}
+
+#[test]
+fn only_a_trial_that_keeps_the_constraints_is_one_to_beat() {
+    let constraint = Constraint { metric: "size".to_owned(), direction: Direction::Min, bound: 1.0 };
+    let rule = StudySpec { constraints: vec![constraint], ..search("random", Some("forecast")) };
+    let end_with = |size_of_best: f64| {
+        let mut trials = finished();
+        for (number, trial) in (0..).zip(&mut trials) {
+            let size = if number == 4 { size_of_best } else { 1.0 };
+            trial.metrics.entry(EPOCHS - 1).or_default().insert("size".to_owned(), Some(size));
+        }
+        trials.push(with_losses(5, &[2.0, 1.5, 0.38]));
+        end(&rule, &trials)
+    };
+    assert_eq!((end_with(1.0), end_with(2.0)), (Some(EarlyEnd::Pruned), None));
 }
 
 /// Trials that start fast and were pruned with a loss below that of every complete training are not judged to be better.

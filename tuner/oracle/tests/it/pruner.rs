@@ -5,7 +5,7 @@ use crate::simulation::{Ask, Search, space};
 use crate::spec;
 use expect_test::expect;
 use ferrotune_oracle::pruner::Pruner;
-use ferrotune_oracle::{EarlyEnd, Next, create};
+use ferrotune_oracle::{EarlyEnd, Next, Settings, create};
 use ferrotune_space::objective::{Direction, Objective};
 use ferrotune_space::record::{Ending, TrialRecord};
 use ferrotune_space::spec::StudySpec;
@@ -105,7 +105,8 @@ const MAXIMISED: [(&str, [i64; 40]); 6] = [
 /// The steps at which the pruner ends the trials of the search in `tests/golden/pruners.py`.
 fn ends(text: &str, direction: Direction) -> Vec<i64> {
     let pruner: Pruner = text.parse().expect("a pruner");
-    let objective = Objective::new("accuracy", direction);
+    let objectives = vec![Objective::new("accuracy", direction)];
+    let settings = Settings::new(&StudySpec::new("digits", objectives)).expect("a valid search");
     let mut trials: Vec<TrialRecord> = Vec::new();
     let mut ends = Vec::new();
     for number in 0..40_u64 {
@@ -117,7 +118,7 @@ fn ends(text: &str, direction: Direction) -> Vec<i64> {
             let report = Some(value).filter(|_| (number, step) != (20, 2));
             values.push(report.unwrap_or(f64::NAN));
             trial.metrics.insert(step, BTreeMap::from([("accuracy".to_owned(), report)]));
-            if pruner.prunes(&trial, &trials, &objective, |_| false) {
+            if pruner.prunes(&trial, &trials, &settings) {
                 trial.ending = Some(Ending::Pruned);
                 break;
             }
@@ -146,49 +147,18 @@ fn trials_are_ended_where_optuna_ends_them() {
     }
 }
 
-/// A trial that has reported these losses, one for each epoch.
-fn with_curve(number: u64, losses: &[f64], ending: Option<Ending>) -> TrialRecord {
-    let report = |(step, loss): (usize, &f64)| (step as u64, BTreeMap::from([("loss".to_owned(), Some(*loss))]));
-    let values = losses.last().copied().filter(|_| ending.is_some()).into_iter().collect();
-    TrialRecord { metrics: losses.iter().enumerate().map(report).collect(), values, ending, ..TrialRecord::new(number) }
-}
-
-#[test]
-fn wilcoxon_trusts_itself_only_where_it_would_have_been_right() {
-    let objective = Objective::new("loss", Direction::Min);
-    let prunes = |text: &str, curves: &[[f64; 6]], number: u64| {
-        let finished = (0..).zip(curves).map(|(number, losses)| with_curve(number, losses, Some(Ending::Finished)));
-        let mut trials: Vec<TrialRecord> = finished.collect();
-        let trial = with_curve(number, &[1.5, 1.4, 1.3, 1.2], None);
-        trials.push(trial.clone());
-        text.parse::<Pruner>().expect("a pruner").prunes(&trial, &trials, &objective, |_| true)
-    };
-    let alike = [[1.0, 0.8, 0.6, 0.5, 0.4, 0.3], [1.2, 1.0, 0.9, 0.8, 0.7, 0.6], [1.1, 0.9, 0.8, 0.7, 0.6, 0.5]];
-    // The slowest trial is the best at the end.
-    let mut crossing = alike;
-    crossing[1][5] = 0.2;
-    assert!(prunes("wilcoxon", &crossing, 3));
-    assert!(prunes("wilcoxon:wrong=0.1", &alike, 3));
-    assert!(!prunes("wilcoxon:wrong=0.1", &crossing, 3));
-    // The test decides wrongly in two of the three pairs.
-    assert!(prunes("wilcoxon:wrong=0.7", &crossing, 3) && !prunes("wilcoxon:wrong=0.6", &crossing, 3));
-    assert!(!prunes("wilcoxon:wrong=1", &alike[..2], 3), "too few have finished");
-    assert!(!prunes("wilcoxon:wrong=1", &alike, 6), "one in six trains to its end");
-    let pruner: Pruner = "wilcoxon:wrong=0.1".parse().expect("a pruner");
-    assert_eq!(pruner.to_string(), "wilcoxon:p=0.1,startup=2,wrong=0.1");
-}
-
 #[test]
 fn trial_without_a_report_goes_on() {
-    for (text, _) in MINIMISED {
+    let settings = Settings::new(&spec("random")).expect("a valid search");
+    for text in MINIMISED.map(|(text, _)| text).into_iter().chain(["forecast"]) {
         let pruner: Pruner = text.parse().expect("a pruner");
-        assert!(!pruner.prunes(&TrialRecord::new(0), &[], spec("random").objective(), |_| true), "{text}");
+        assert!(!pruner.prunes(&TrialRecord::new(0), &[], &settings), "{text}");
     }
 }
 
 #[test]
 fn pruners_are_written_as_they_are_read() {
-    for text in MINIMISED.map(|(text, _)| text).into_iter().chain(["forecast:share=0.25"]) {
+    for text in MINIMISED.map(|(text, _)| text).into_iter().chain(["forecast:chance=0.25"]) {
         let pruner: Pruner = text.parse().expect("a pruner");
         assert_eq!(pruner.to_string().parse::<Pruner>(), Ok(pruner), "{text}");
     }
@@ -208,13 +178,18 @@ fn impossible_rules_are_refused() {
         .assert_eq(&error("patience:steps=2,around=mean"));
     expect!["pruner median has no setting `around`; write median:SETTING=NUMBER with startup, warmup, interval, least"]
         .assert_eq(&error("median:around=patience"));
-    expect!["pruner forecast has share=2; give a share from 0 to 1"].assert_eq(&error("forecast:share=2"));
+    expect!["pruner forecast has chance=2; give a probability from 0 to 1"].assert_eq(&error("forecast:chance=2"));
+    expect!["pruner forecast no longer has the setting `share`; use forecast:chance=0.05"]
+        .assert_eq(&error("forecast:share=0.1"));
+    expect!["pruner wilcoxon no longer has the setting `wrong`; use forecast"].assert_eq(&error("wilcoxon:wrong=0.1"));
     expect!["pruner threshold lacks lower or upper; write for example threshold:upper=10"]
         .assert_eq(&error("threshold:warmup=2"));
     expect!["pruner threshold has upper=1; give a number that is not below lower"]
         .assert_eq(&error("threshold:lower=2,upper=1"));
     let refused = |spec: StudySpec| create(&spec).err().expect("refused").to_string();
     assert_eq!(refused(StudySpec { pruner: Some("mean".into()), ..spec("random") }), error("mean"));
+    let old = refused(StudySpec { pruner: Some("wilcoxon:wrong=0.1".into()), ..spec("random") });
+    assert_eq!(old, error("wilcoxon:wrong=0.1"));
     assert!(refused(StudySpec { terminator: Some("x".into()), ..spec("random") }).starts_with("`x` names no"));
 }
 

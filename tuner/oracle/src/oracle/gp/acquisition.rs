@@ -4,7 +4,7 @@
 
 use super::evidence::is_same;
 use super::excess::{log_cumulative, log_excess};
-use super::kernel::{Axis, embed, is_active};
+use super::kernel::{Axis, embed};
 use super::minimise::minimise;
 use super::model::Process;
 use super::region::Region;
@@ -203,7 +203,7 @@ impl Quest<'_> {
 
     fn climb(&self, (score, point): (f64, Vec<f64>)) -> (f64, Vec<f64>) {
         let is_smooth = |index: usize| matches!(self.axes[index], Axis::Continuous | Axis::Fine(_));
-        let is_free = |index: usize| is_smooth(index) && is_active(self.space, index, &point);
+        let is_free = |index: usize| is_smooth(index) && self.space.is_active(index, &point);
         let free: Vec<usize> = (0..point.len()).filter(|index| is_free(*index)).collect();
         if free.is_empty() {
             return (score, point);
@@ -244,7 +244,7 @@ impl Quest<'_> {
                     below.into_iter().chain(above).copied().collect()
                 }
             };
-            if !is_active(self.space, index, &best.1) {
+            if !self.space.is_active(index, &best.1) {
                 continue;
             }
             for value in others {

@@ -55,14 +55,15 @@ pub(in crate::oracle) fn choose(
     let mut points: Vec<Vec<f64>> = observations.iter().map(|observed| at(&observed.point, observed.time)).collect();
     let (mut values, _) = standardised(observations.iter().map(|observed| observed.change).collect());
     let prior = Hyper { log_noise: LOG_NOISE, ..Hyper::prior(axes.len(), axes.len() as f64) };
-    let hyper = fit(&Data { axes: &axes, points: &points, values: &values }, &prior, &prior, EVALUATIONS).hyper;
-    let mut process = Process::new(&Data { axes: &axes, points: &points, values: &values }, &hyper);
+    let hyper =
+        fit(&Data { axes: &axes, points: &points, values: &values, errors: &[] }, &prior, &prior, EVALUATIONS).hyper;
+    let mut process = Process::new(&Data { axes: &axes, points: &points, values: &values, errors: &[] }, &hyper);
     for peer in peers {
         // The model assumes that a copy that begins now has the predicted gain.
         let point = at(peer, time);
         values.push(process.predict(&point).mean);
         points.push(point);
-        process = Process::new(&Data { axes: &axes, points: &points, values: &values }, &hyper);
+        process = Process::new(&Data { axes: &axes, points: &points, values: &values, errors: &[] }, &hyper);
     }
     let width = width(points.len(), dimensions);
     let bound = |point: &Vec<f64>| {

@@ -4,7 +4,7 @@
 use super::kernel::{Axis, embed};
 use super::model::{Data, Fit, Hyper, Process, fit};
 use super::region::Step;
-use crate::oracle::curve;
+use crate::forecast::Regression;
 use crate::oracle::history::{History, Row};
 use crate::oracle::settings::Outcome;
 use rand::RngExt as _;
@@ -14,26 +14,27 @@ use std::ops::RangeInclusive;
 /// The weight of the sum of losses relative to the largest loss, when several losses become one (Knowles 2006, ParEGO).
 const SUM: f64 = 0.05;
 
-/// A learning curve: losses before the end of training, each with its coordinate on the axis of epochs.
-type Curve = Vec<(f64, f64)>;
-
 /// The losses to which a process is fitted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Observed {
     pub(super) points: Vec<Vec<f64>>,
     pub(super) losses: Vec<f64>,
-    /// The index of the trial that has this loss after a complete training; `None` for a loss before the end.
-    pub(super) trials: Vec<Option<usize>>,
+    /// The standard deviation of each loss's error: 0 unless the loss is a forecast.
+    pub(super) deviations: Vec<f64>,
 }
 
 impl Observed {
-    fn add_curve(&mut self, point: &[f64], curve: &Curve) {
-        for (epochs, loss) in curve {
-            let parameters = &point[..point.len() - 1];
-            self.points.push(parameters.iter().copied().chain([*epochs]).collect());
-            self.losses.push(*loss);
-            self.trials.push(None);
+    fn among(points: &[Vec<f64>], losses: &[f64], deviations: &[f64], indices: &[usize]) -> Observed {
+        Observed {
+            points: indices.iter().map(|index| points[*index].clone()).collect(),
+            losses: indices.iter().map(|index| losses[*index]).collect(),
+            deviations: indices.iter().map(|index| deviations[*index]).collect(),
         }
+    }
+
+    /// The losses with these indices.
+    pub(super) fn chosen(&self, indices: &[usize]) -> Observed {
+        Observed::among(&self.points, &self.losses, &self.deviations, indices)
     }
 }
 
@@ -41,68 +42,61 @@ impl Observed {
 #[derive(Debug)]
 pub(super) struct Evidence {
     pub(super) axes: Vec<Axis>,
-    /// Whether the last axis is the number of epochs.
-    pub(super) has_epochs: bool,
     /// The centre of the prior of a model's hyper-parameters.
     pub(super) prior: Hyper,
     /// Trials with a loss, in the order of their numbers; `None` for a trial of another study.
     pub(super) numbers: Vec<Option<u64>>,
     pub(super) points: Vec<Vec<f64>>,
     pub(super) losses: Vec<f64>,
-    /// The trials' losses before the end of training, each with its coordinate on the axis of epochs; empty without that axis.
-    curves: Vec<Curve>,
+    /// The standard deviation of each loss's error: 0 unless the loss is a forecast.
+    deviations: Vec<f64>,
     /// Whether each loss is that of a complete training, as far as the model can know.
-    is_whole: Vec<bool>,
+    pub(super) is_whole: Vec<bool>,
     /// Whether each trial kept the constraints.
     pub(super) is_feasible: Vec<bool>,
     /// The points of the running trials.
     pub(super) open: Vec<Vec<f64>>,
-    /// The numbers of the running trials, and their losses so far.
-    underway: Vec<(Option<u64>, Curve)>,
     /// The points of the trials that failed or exceeded the memory.
     pub(super) failed: Vec<Vec<f64>>,
 }
 
 impl Evidence {
     /// Gathers the evidence from the history. Combines several losses into one with weights that `rng` draws.
-    ///
-    /// With `has_epochs`, the number of epochs is a further axis, on which a complete training has the last coordinate, and the
-    /// losses before the end are used. There must then be one objective.
-    pub(super) fn of(history: &History, has_epochs: bool, rng: &mut Pcg64) -> Evidence {
-        let epochs = has_epochs.then_some(1.0);
-        // A new trial is judged by its complete training.
-        let axes: Vec<Axis> =
-            Axis::all(&history.space).into_iter().chain(epochs.map(|whole| Axis::Levels(vec![whole]))).collect();
+    /// A pruned trial has the forecast of its final loss.
+    pub(super) fn of(history: &History, rng: &mut Pcg64) -> Evidence {
+        let axes = Axis::all(&history.space);
+        let forecasts = Forecasts::from(&history.rows);
         let mut evidence = Evidence {
             prior: Hyper::prior(axes.len(), active(&history.rows)),
             axes,
-            has_epochs,
             numbers: Vec::new(),
             points: Vec::new(),
             losses: Vec::new(),
-            curves: Vec::new(),
+            deviations: Vec::new(),
             is_whole: Vec::new(),
             is_feasible: Vec::new(),
             open: Vec::new(),
-            underway: Vec::new(),
             failed: Vec::new(),
         };
         let mut vectors = Vec::new();
         for row in &history.rows {
-            let point: Vec<f64> = row.point.iter().copied().chain(epochs).collect();
-            let point = embed(&evidence.axes, &history.space, &point);
-            let curve = row.curve.iter().filter(|_| has_epochs);
-            let curve: Curve = curve.map(|(share, loss)| (curve::coordinate(*share), *loss)).collect();
+            let point = embed(&evidence.axes, &history.space, &row.point);
+            let mut deviation = 0.0;
             let (losses, violation) = match &row.outcome {
                 Outcome::Finished { losses, violation } => (losses.clone(), *violation),
                 // The trial was pruned for its bad value; with several objectives the other losses are unknown.
                 Outcome::Pruned { loss: Some(loss), .. } if history.settings.objectives.len() == 1 => {
-                    (vec![*loss], 0.0)
+                    // Without a forecast, nothing is known of the loss, as of a running trial.
+                    let Some((loss, error)) = forecasts.last_loss(row, *loss) else {
+                        evidence.open.push(point);
+                        continue;
+                    };
+                    deviation = error;
+                    (vec![loss], 0.0)
                 }
                 Outcome::Pruned { .. } => continue,
                 Outcome::Open => {
                     evidence.open.push(point);
-                    evidence.underway.push((row.trial, curve));
                     continue;
                 }
                 Outcome::Failed | Outcome::OutOfMemory => {
@@ -112,8 +106,8 @@ impl Evidence {
             };
             evidence.numbers.push(row.trial);
             evidence.points.push(point);
-            evidence.is_whole.push(curve.is_empty() || matches!(row.outcome, Outcome::Finished { .. }));
-            evidence.curves.push(curve);
+            evidence.deviations.push(deviation);
+            evidence.is_whole.push(row.curve.is_empty() || matches!(row.outcome, Outcome::Finished { .. }));
             evidence.is_feasible.push(violation <= 0.0);
             vectors.push(losses);
         }
@@ -126,25 +120,9 @@ impl Evidence {
         self.is_whole.iter().filter(|is_whole| **is_whole).count()
     }
 
-    /// The point of a running trial.
-    pub(super) fn open_point(&self, trial: u64) -> Option<&Vec<f64>> {
-        let index = self.underway.iter().position(|(number, _)| *number == Some(trial))?;
-        self.open.get(index)
-    }
-
-    /// All known losses of these trials and of the running trials.
+    /// The losses of these trials.
     pub(super) fn observed(&self, members: &[usize]) -> Observed {
-        let mut observed = Observed::default();
-        for index in members.iter().copied() {
-            observed.add_curve(&self.points[index], &self.curves[index]);
-            if self.is_whole[index] {
-                observed.points.push(self.points[index].clone());
-                observed.losses.push(self.losses[index]);
-                observed.trials.push(Some(index));
-            }
-        }
-        self.open.iter().zip(&self.underway).for_each(|(point, (_, curve))| observed.add_curve(point, curve));
-        observed
+        Observed::among(&self.points, &self.losses, &self.deviations, members)
     }
 
     /// The trials as steps for the trust region. A trial that broke a constraint, or was pruned before its end, has the worst
@@ -200,9 +178,42 @@ impl Evidence {
         let stride = (self.points.len() + self.failed.len()).div_ceil(most);
         let (points, values): (Vec<Vec<f64>>, Vec<f64>) =
             went.chain(failed).step_by(stride).map(|(point, value)| (point.clone(), value)).unzip();
-        let data = Data { axes: &self.axes, points: &points, values: &values };
+        let data = Data { axes: &self.axes, points: &points, values: &values, errors: &[] };
         let Fit { hyper, .. } = fit(&data, &self.prior, &self.prior, evaluations);
         Some(Process::new(&data, &hyper))
+    }
+}
+
+/// Forecasts of the final losses of pruned trials.
+struct Forecasts {
+    /// The regression at each stage.
+    regressions: Vec<Regression>,
+    /// The best final loss.
+    best: f64,
+}
+
+impl Forecasts {
+    fn from(rows: &[Row]) -> Forecasts {
+        let finished = rows.iter().filter_map(|row| match &row.outcome {
+            Outcome::Finished { losses, .. } => Some((row.curve.as_slice(), *losses.first()?)),
+            _ => None,
+        });
+        let stages = rows.iter().map(|row| row.curve.len()).max().unwrap_or(0);
+        let regressions = (0..stages).map(|stage| Regression::at(stage, finished.clone())).collect();
+        let best = finished.map(|(_, last)| last).fold(f64::INFINITY, f64::min);
+        Forecasts { regressions, best }
+    }
+
+    /// The final loss of a pruned trial from its last stage, and the standard deviation of that loss's error; `None` without a
+    /// forecast. A trial that announced no epochs has the loss of its last report, since no stage of it is known.
+    fn last_loss(&self, row: &Row, reported: f64) -> Option<(f64, f64)> {
+        if row.curve.is_empty() {
+            return Some((reported, 0.0));
+        }
+        let (stage, early) = row.curve.iter().enumerate().find_map(|(stage, loss)| Some((stage, (*loss)?)))?;
+        let forecast = self.regressions[stage].forecast(early)?;
+        // Only a finished trial can be the best one.
+        Some((forecast.mean.max(self.best), forecast.scale))
     }
 }
 

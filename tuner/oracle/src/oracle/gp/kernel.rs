@@ -71,14 +71,9 @@ fn centres(cells: usize) -> Vec<f64> {
     (0..cells).map(|cell| (cell as f64 + 0.5) / cells as f64).collect()
 }
 
-/// Whether a trial with these parameters asks for a parameter. Always true for the epochs, which may be an axis too.
-pub(super) fn is_active(space: &Space, index: usize, point: &[f64]) -> bool {
-    index >= space.dimensions.len() || space.is_active(index, point)
-}
-
 /// A point in the kernel's coordinates, with coordinates also for parameters that the trial does not ask for.
 pub(super) fn embed(axes: &[Axis], space: &Space, point: &[f64]) -> Vec<f64> {
-    let is_present = |index: usize| !point[index].is_nan() && is_active(space, index, point);
+    let is_present = |index: usize| !point[index].is_nan() && space.is_active(index, point);
     let coordinate = |(index, axis): (usize, &Axis)| if is_present(index) { point[index] } else { axis.absent() };
     axes.iter().enumerate().map(coordinate).collect()
 }

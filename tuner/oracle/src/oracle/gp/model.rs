@@ -98,6 +98,8 @@ pub(super) struct Data<'a> {
     pub(super) axes: &'a [Axis],
     pub(super) points: &'a [Vec<f64>],
     pub(super) values: &'a [f64],
+    /// The variance of each value's own error, in addition to the noise; empty if no value has one.
+    pub(super) errors: &'a [f64],
 }
 
 impl Data<'_> {
@@ -146,7 +148,7 @@ fn badness(data: &Data<'_>, distances: &[f64], prior: &Hyper, hyper: &Hyper, gra
         for (entry, (pair, slopes)) in matrix[row * size..row * size + row].iter_mut().zip(&mut pairs) {
             *entry = kernel.value_and_slopes(pair, slopes);
         }
-        matrix[row * size + row] = 1.0 + noise;
+        matrix[row * size + row] = 1.0 + noise + data.errors.get(row).unwrap_or(&0.0);
     }
     let Some(factor) = Cholesky::of(matrix, size) else { return f64::INFINITY };
     let centred = Centred::of(&factor, data.values);
@@ -226,7 +228,7 @@ impl Process {
                 for (entry, pair) in matrix[row * size..row * size + row].iter_mut().zip(&mut pairs) {
                     *entry = kernel.value(pair);
                 }
-                matrix[row * size + row] = 1.0 + noise;
+                matrix[row * size + row] = 1.0 + noise + data.errors.get(row).unwrap_or(&0.0);
             }
             match Cholesky::of(matrix, size) {
                 Some(factor) => break factor,

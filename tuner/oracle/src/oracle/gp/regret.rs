@@ -35,7 +35,7 @@ pub(in crate::oracle) fn bound(history: &History) -> Option<f64> {
     let embedded = |point: &Vec<f64>| embed(&axes, &history.space, point);
     let points: Vec<Vec<f64>> = order.iter().map(|(row, _)| embedded(&row.point)).collect();
     let (values, deviation) = standardised(order.iter().map(|(_, loss)| *loss).collect());
-    let data = Data { axes: &axes, points: &points, values: &values };
+    let data = Data { axes: &axes, points: &points, values: &values, errors: &[] };
     let prior = Hyper::prior(dimensions, active(&history.rows));
     let process = Process::new(&data, &fit(&data, &prior, &prior, 30).hyper);
     let width = width(points.len(), dimensions);

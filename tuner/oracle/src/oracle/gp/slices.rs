@@ -41,7 +41,7 @@ pub struct Expected {
 pub(in crate::oracle) fn slices(history: &History) -> Vec<Slice> {
     let dimensions = history.space.dimensions.len();
     let mut rng = generator(history.settings.seed, 0, "slices");
-    let evidence = Evidence::of(history, false, &mut rng);
+    let evidence = Evidence::of(history, &mut rng);
     if dimensions == 0 || evidence.losses.len() < INITIAL || evidence.wholes() < WHOLES {
         return Vec::new();
     }

@@ -17,6 +17,8 @@ pub(super) const WARPS: [Warp; 4] = [Warp::Linear, Warp::Log(1.0), Warp::Log(0.1
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Warped {
     pub(super) values: Vec<f64>,
+    /// The variance of each value's error, to first order.
+    pub(super) errors: Vec<f64>,
     /// Logarithm of the determinant of the change of variables, up to a constant that all warps share. Subtract it from the
     /// likelihoods of the values to compare warps.
     pub(super) log_stretch: f64,
@@ -49,19 +51,24 @@ impl Scaling {
 }
 
 impl Warp {
-    /// Transforms and scales losses. There must be at least one loss, and all must be finite.
-    pub(super) fn apply(self, losses: &[f64]) -> Warped {
+    /// Transforms and scales losses and the standard deviations of their errors. There must be at least one loss, and all must be
+    /// finite.
+    pub(super) fn apply(self, losses: &[f64], deviations: &[f64]) -> Warped {
         let mut sorted = losses.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (best, median) = (sorted[0], sorted[sorted.len() / 2]);
         let unit = [median - best, sorted[sorted.len() - 1] - best].into_iter().find(|unit| *unit > 0.0).unwrap_or(1.0);
-        let (mut values, mut log_stretch) = (Vec::with_capacity(losses.len()), 0.0);
-        for loss in losses {
+        let (mut values, mut errors, mut log_stretch) = (Vec::with_capacity(losses.len()), Vec::new(), 0.0);
+        for (loss, error) in losses.iter().zip(deviations) {
             let distance = (loss - best) / unit;
             match self {
-                Warp::Linear => values.push(distance),
+                Warp::Linear => {
+                    values.push(distance);
+                    errors.push(error / unit);
+                }
                 Warp::Log(shift) => {
                     values.push((distance + shift).ln());
+                    errors.push(error / unit / (distance + shift));
                     log_stretch -= (distance + shift).ln();
                 }
             }
@@ -71,12 +78,13 @@ impl Warp {
         let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / size;
         let deviation = if variance > 0.0 { variance.sqrt() } else { 1.0 };
         values.iter_mut().for_each(|value| *value = (*value - mean) / deviation);
+        errors.iter_mut().for_each(|error| *error = (*error / deviation).powi(2));
         let worth = match self {
             Warp::Linear => deviation,
             Warp::Log(shift) => deviation * shift,
         };
         let scaling = Scaling { warp: self, best, unit, mean, deviation };
-        Warped { values, log_stretch: log_stretch - size * deviation.ln(), worth, scaling }
+        Warped { values, errors, log_stretch: log_stretch - size * deviation.ln(), worth, scaling }
     }
 }
 
@@ -88,7 +96,7 @@ mod tests {
     fn every_warp_keeps_the_order_and_scales() {
         let losses = [3.0, 1.0, 1e6, 20.0, 1.5];
         for warp in WARPS {
-            let Warped { values, scaling, .. } = warp.apply(&losses);
+            let Warped { values, scaling, .. } = warp.apply(&losses, &[0.0; 5]);
             assert!(values[1] < values[4] && values[4] < values[0] && values[0] < values[3] && values[3] < values[2]);
             assert!(values.iter().sum::<f64>().abs() < 1e-9);
             assert!((values.iter().map(|value| value * value).sum::<f64>() - 5.0).abs() < 1e-9);
@@ -100,7 +108,7 @@ mod tests {
     #[test]
     fn losses_that_are_all_equal_are_all_zero() {
         for warp in WARPS {
-            assert_eq!(warp.apply(&[2.0; 3]).values, [0.0; 3]);
+            assert_eq!(warp.apply(&[2.0; 3], &[0.0; 3]).values, [0.0; 3]);
         }
     }
 }
