@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import optuna
 import pytest
@@ -141,7 +142,9 @@ def test_pruned_failed_and_infinite_trials():
     assert states == {TrialState.COMPLETE, TrialState.FAIL, TrialState.PRUNED} and study.best_value < 1
 
 
-def test_hyperband_of_optuna_shows_the_sampler_some_of_the_trials():
+def test_hyperband_of_optuna():
+    """It shows a sampler some of the study's trials, and this one sees all of them, so that a study goes on as if it had not ended."""
+
     def objective(trial):
         loss = mixed(trial)
         for step in range(9):
@@ -151,8 +154,11 @@ def test_hyperband_of_optuna_shows_the_sampler_some_of_the_trials():
         return loss
 
     pruner = optuna.pruners.HyperbandPruner(min_resource=1, max_resource=9)
-    study = searched(AutoSampler(seed=4), objective, 20, pruner=pruner)
-    assert len(study.trials) == 20 and study.best_value < 2
+    study = searched(AutoSampler(seed=4), objective, 24, study_name="whole", pruner=pruner)
+    parts = searched(AutoSampler(seed=4), objective, 12, study_name="whole", pruner=pruner)
+    parts.sampler = AutoSampler(seed=4)
+    parts.optimize(objective, n_trials=12)
+    assert values(parts) == values(study) and study.best_value < 2
 
 
 def test_threads_that_search_together():
@@ -230,7 +236,7 @@ def test_the_process_is_replaced_after_its_end_and_ends_with_the_sampler():
     second = sampler._search._process
     assert second.pid != first.pid and values(study) == values(searched(AutoSampler(seed=5)))
     del study, sampler
-    assert second.poll() == 0
+    assert second.poll() is not None
 
 
 def test_an_interrupt_leaves_no_answer_behind():
@@ -248,6 +254,57 @@ def test_an_interrupt_leaves_no_answer_behind():
     assert study.trials[-1].state == TrialState.FAIL
     study.optimize(mixed, n_trials=3)
     assert len(study.trials) == 8
+
+
+def test_a_fork_keeps_no_process_alive_and_no_lock_held():
+    sampler = AutoSampler(seed=5)
+    study = searched(sampler, trials=4)
+    process = sampler._search._process
+    with sampler._lock:
+        child = os.fork()
+        if child == 0:
+            try:
+                study.optimize(mixed, n_trials=1)
+                time.sleep(60)
+            finally:
+                os._exit(0)
+    # The fork has the pipes of the process too, and the end of its standard input would not come.
+    begun = time.monotonic()
+    sampler.close()
+    assert time.monotonic() - begun < 10 and process.poll() is not None
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def test_a_trial_without_its_constraints_does_not_keep_them():
+    """The objective is lowest where the constraint cannot be computed."""
+
+    def constraints(trial):
+        return [float("nan") if trial.params["x"] < 0 else -1.0]
+
+    study = optuna.create_study(sampler=AutoSampler(seed=3, constraints_func=constraints))
+    for _ in range(30):
+        try:
+            study.optimize(lambda trial: trial.suggest_float("x", -4, 4), n_trials=1)
+        except ValueError as error:
+            assert "constraints_func is NaN" in str(error)
+    assert sum(trial.params["x"] >= 0 for trial in study.trials[-10:]) >= 7
+
+
+def test_a_trial_that_cannot_be_stored_is_left_out():
+    study = optuna.create_study(sampler=AutoSampler(seed=3))
+    wide = optuna.distributions.FloatDistribution(0, math.inf)
+    known = optuna.distributions.FloatDistribution(1e-5, 1.0, log=True)
+    stored = {"params": {"wide": 5.0, "lr": 0.5}, "distributions": {"wide": wide, "lr": known}, "value": 3.0}
+    study.add_trial(optuna.trial.create_trial(**stored, intermediate_values={-1: 1.0, 2**64: 2.0, 0: 3.0}))
+    study.optimize(mixed, n_trials=12)
+    assert len(study.trials) == 13 and study.trials[-1].state == TrialState.COMPLETE
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_a_seed_out_of_range_is_refused_at_once(seed):
+    with pytest.raises(ValueError, match="give one from 0"):
+        AutoSampler(seed=seed)
 
 
 def test_a_fork_has_a_process_of_its_own():

@@ -2,6 +2,7 @@
 
 import json
 import math
+import operator
 import os
 import subprocess
 import threading
@@ -25,6 +26,17 @@ _STATES = {
     TrialState.RUNNING: "running",
 }
 
+_samplers = weakref.WeakSet()
+
+
+def _forget_processes():
+    """In a fork: the processes belong to the parent, and another thread of the parent may have held a lock."""
+    for sampler in _samplers:
+        sampler._lock, sampler._search = threading.Lock(), None
+
+
+os.register_at_fork(after_in_child=_forget_processes)
+
 
 class AutoSampler(BaseSampler):
     """Chooses the values of a study's trials by one of Ferrotune's oracles, in a process of Ferrotune's program.
@@ -41,14 +53,19 @@ class AutoSampler(BaseSampler):
             Optuna's own samplers. `trial.set_constraint` of Optuna 5 needs no such function.
 
     Raises:
-        FerrotuneError: Ferrotune's program is missing, or does not know this oracle.
-        ValueError: A parameter has a bound that the program cannot store, such as infinity or a whole number of more than 64 bits.
+        ValueError: The seed is out of its range; or, when a trial asks for a value, its range has a bound that the program cannot store,
+            such as infinity or a whole number of more than 64 bits.
+        FerrotuneError: When a trial asks for a value: Ferrotune's program is missing, or does not know this oracle.
     """
 
     def __init__(self, oracle="auto", *, seed=None, constraints_func=None):
-        self._oracle, self._seed, self._constraints_func = oracle, seed, constraints_func
+        seed = seed if seed is None else operator.index(seed)
+        if seed is not None and not 0 <= seed < 2**64:
+            raise ValueError(f"the seed is {seed}; give one from 0 to 2**64 - 1")
+        self._oracle, self._seed, self._constraints_func = str(oracle), seed, constraints_func
         self._lock = threading.Lock()
         self._search = None
+        _samplers.add(self)
 
     def __getstate__(self):
         return {"_oracle": self._oracle, "_seed": self._seed, "_constraints_func": self._constraints_func}
@@ -67,8 +84,8 @@ class AutoSampler(BaseSampler):
         question = {"trial": trial.number, "name": param_name, "distribution": _distribution(param_name, param_distribution)}
         with self._lock:
             if self._search is None or not self._search.is_of(study):
-                self.close()
-                self._search = _Search(study, self._oracle, self._seed)
+                self._end_search()
+                self._search = _Search(study, self._oracle, self._seed, self._constraints_func is not None)
             value = self._search.suggest(study, trial, question)
         if isinstance(param_distribution, CategoricalDistribution):
             return param_distribution.choices[int(value)]
@@ -87,6 +104,10 @@ class AutoSampler(BaseSampler):
 
     def close(self):
         """Ends the program's process. The next value starts another one."""
+        with self._lock:
+            self._end_search()
+
+    def _end_search(self):
         if self._search is not None:
             self._search.close()
             self._search = None
@@ -95,12 +116,12 @@ class AutoSampler(BaseSampler):
 class _Search:
     """A process of Ferrotune's program that chooses the values of one study."""
 
-    def __init__(self, study, oracle, seed):
+    def __init__(self, study, oracle, seed, has_constraints):
         # Optuna's samplers know a study by these two. The reference keeps another storage from getting the same address.
         self._storage, self._study = study._storage, study._study_id
         # The numbers of the trials that have ended and were sent, and of those that have asked here.
         self._ended, self._own = set(), set()
-        self._program, self._owner = program.path(), os.getpid()
+        self._program, self._has_constraints = program.path(), has_constraints
         try:
             # An interrupt of this program is not one of the process, which ends with its standard input.
             self._process = subprocess.Popen(
@@ -113,36 +134,46 @@ class _Search:
             )
         except OSError as error:
             raise program.cannot_run(self._program, error) from None
-        self.close = weakref.finalize(self, _end, self._process, self._owner)
+        self.close = weakref.finalize(self, _end, self._process, os.getpid())
         directions = ["max" if direction == StudyDirection.MAXIMIZE else "min" for direction in study.directions]
         self._ask({"oracle": oracle, "directions": directions, "seed": seed})
 
     def is_of(self, study):
-        """Whether the process is for this study, and runs. A fork of this program needs a process of its own."""
+        """Whether the process is for this study, and runs."""
         is_same = self._storage is study._storage and self._study == study._study_id
-        return is_same and self._owner == os.getpid() and self._process.poll() is None
+        return is_same and self._process.poll() is None
 
     def suggest(self, study, trial, question):
         self._own.add(trial.number)
-        known = study.get_trials(deepcopy=False)
+        # HyperbandPruner shows samplers some of a study's trials, and others to the next trial; the oracle needs all of them.
+        known = self._storage.get_all_trials(self._study, deepcopy=False)
         changed = [other for other in known if other.number not in self._ended]
-        value = self._ask({"trials": [self._told(other) for other in changed], **question})["value"]
+        value = self._ask({"trials": [self._record(other) for other in changed], **question})["value"]
         self._ended.update(other.number for other in changed if other.state.is_finished())
         return value
 
-    def _told(self, trial):
+    def _record(self, trial):
+        """A trial as the program reads it, without the parameters and reports that it cannot store."""
         state = _STATES[trial.state]
         if state == "running" and trial.number not in self._own:
             state = "running_elsewhere"
-        distributions = trial.distributions
+        parameters = {name: _parameter(name, trial.distributions[name], value) for name, value in trial.params.items()}
+        reports = trial.intermediate_values.items()
         return {
             "number": trial.number,
             "state": state,
-            "parameters": {name: _parameter(name, distributions[name], value) for name, value in trial.params.items()},
-            "reports": [[step, _finite(value)] for step, value in trial.intermediate_values.items()],
+            "parameters": {name: known for name, known in parameters.items() if known is not None},
+            "reports": [[step, _finite(value)] for step, value in reports if 0 <= step < 2**64],
             "values": [_finite(value) for value in trial.values or []],
-            "violation": _finite(sum(max(number, 0.0) for number in _constraints(trial))),
+            "violation": self._violation(trial),
         }
+
+    def _violation(self, trial):
+        """The sum of the trial's excesses over its constraints. A trial whose constraints are not known keeps them as little as can be."""
+        known = list(trial.constraints.values() if hasattr(trial, "constraints") else trial.system_attrs.get(_CONSTRAINTS) or [])
+        if self._has_constraints and not known:
+            return None
+        return _finite(sum(max(number, 0.0) for number in known))
 
     def _ask(self, question):
         try:
@@ -153,13 +184,13 @@ class _Search:
             answer = ""
         except BaseException:
             # After an interrupt the answer to this question would be read as that to the next one.
-            self._process.kill()
             self.close()
             raise
-        if not answer:
+        if not answer.endswith("\n"):
             self.close()
-            status = self._process.returncode
-            raise FerrotuneError(f"{self._program} oracle, which chooses the values, ended with {status}; run the study again")
+            raise FerrotuneError(
+                f"the process {self._program} oracle, which chooses the values, has ended; optimize continues the study with another one"
+            )
         answer = json.loads(answer)
         if answer is not None and "error" in answer:
             raise FerrotuneError(answer["error"])
@@ -167,15 +198,16 @@ class _Search:
 
 
 def _end(process, owner):
-    """Ends a process by the end of its standard input, unless this is a fork of the program that started it."""
+    """Ends a process, unless this is a fork of the program that started it. The process has nothing that it would have to store."""
     if os.getpid() == owner:
-        process.communicate()
-
-
-def _constraints(trial):
-    if hasattr(trial, "constraints"):
-        return trial.constraints.values()
-    return trial.system_attrs.get(_CONSTRAINTS) or []
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        try:
+            process.stdin.close()
+        except BrokenPipeError:
+            # A part of a question was not read.
+            pass
 
 
 def _finite(number):
@@ -200,7 +232,11 @@ def _distribution(name, distribution):
 
 
 def _parameter(name, distribution, value):
+    """A parameter of a trial as the program reads it; none if the program cannot store it."""
+    try:
+        known = _distribution(name, distribution)
+    except ValueError:
+        return None
     number = distribution.to_internal_repr(value)
     stored = {"choice": lambda: str(int(number)), "int": lambda: int(value), "float": lambda: number}
-    known = _distribution(name, distribution)
     return {"distribution": known, "value": stored[known["kind"]]()}

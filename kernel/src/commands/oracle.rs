@@ -30,7 +30,7 @@ struct Begin {
 #[serde(deny_unknown_fields)]
 struct Suggest {
     /// The new trials, and those that have changed.
-    trials: Vec<Told>,
+    trials: Vec<KnownTrial>,
     /// The number of the trial that asks.
     trial: u64,
     name: String,
@@ -40,7 +40,7 @@ struct Suggest {
 /// A trial, as the other program knows it. A number that is not finite is `null`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Told {
+struct KnownTrial {
     number: u64,
     state: State,
     parameters: BTreeMap<String, Parameter>,
@@ -70,7 +70,7 @@ enum State {
 struct Search {
     objectives: Vec<Objective>,
     oracle: Box<dyn Oracle>,
-    /// The records by number. A trial that was never told is a cancelled one.
+    /// The records by number. A trial that was never sent is a cancelled one.
     trials: Vec<TrialRecord>,
 }
 
@@ -120,15 +120,15 @@ impl Search {
         let Suggest { trials, trial, name, distribution } =
             serde_json::from_str(question).context("the question is not understood")?;
         distribution.validate(&name)?;
-        for told in trials {
-            let number = told.number;
+        for known in trials {
+            let number = known.number;
             let index = usize::try_from(number).ok().filter(|index| *index <= MOST_TRIALS);
             let index = index.with_context(|| format!("trial {number} is past the largest number, {MOST_TRIALS}"))?;
             while self.trials.len() <= index {
                 let unknown = TrialRecord::new(self.trials.len() as u64);
                 self.trials.push(TrialRecord { ending: Some(Ending::Cancelled), ..unknown });
             }
-            self.trials[index] = told.record(&self.objectives[0].metric);
+            self.trials[index] = known.record(&self.objectives[0].metric);
         }
         if let Some(objection) = self.oracle.objection(&name, &distribution) {
             bail!("{objection}");
@@ -140,15 +140,15 @@ impl Search {
 /// The largest number of a trial, so that a wrong number does not fill the memory.
 const MOST_TRIALS: usize = 10_000_000;
 
-/// The metric of [`Told::violation`].
+/// The metric of [`KnownTrial::violation`].
 const VIOLATION: &str = "violation";
 
-impl Told {
+impl KnownTrial {
     /// The trial as a record of a search whose first objective has this metric.
     fn record(self, metric: &str) -> TrialRecord {
         let report = |(step, value)| (step, BTreeMap::from([(metric.to_owned(), value)]));
         let mut metrics: BTreeMap<u64, BTreeMap<String, Option<f64>>> = self.reports.into_iter().map(report).collect();
-        if matches!(self.state, State::Finished | State::Pruned) {
+        if matches!(self.state, State::Finished) {
             // A constraint is judged by the last report of its metric.
             let last = metrics.keys().next_back().copied().unwrap_or_default();
             metrics.entry(last).or_default().insert(VIOLATION.to_owned(), self.violation);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn values_follow_from_the_trials_that_were_told() {
+    fn values_follow_from_the_trials_that_were_sent() {
         let trials: Vec<Json> = (0..8).map(|number| finished(number, number as f64 - 4.0)).collect();
         let at_once = answers(&[begin("auto"), suggest(8, &trials)]);
         let in_parts = answers(&[begin("auto"), suggest(3, &trials[..3]), suggest(8, &trials[3..])]);

@@ -183,6 +183,14 @@ pub enum OracleError {
         /// The oracle.
         oracle: String,
     },
+    /// A record is not at the place of its number.
+    #[error("record {place} is that of trial {number}; give the records of all trials in the order of their numbers")]
+    MisplacedRecord {
+        /// The record's place.
+        place: u64,
+        /// The trial's number.
+        number: u64,
+    },
     /// A number is infinite or NaN, which JSON cannot express.
     #[error("{what} is not a finite number; give one that is")]
     NotFinite {

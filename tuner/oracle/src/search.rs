@@ -105,8 +105,12 @@ impl Search {
     /// run.
     ///
     /// # Errors
-    /// Those of [`Search::new`].
+    /// Those of [`Search::new`], and records that are not all of a search's, in the order of their numbers.
     pub fn with_trials(spec: &StudySpec, trials: Vec<TrialRecord>) -> Result<Search, OracleError> {
+        let misplaced = (0..).zip(&trials).find(|(place, trial)| *place != trial.number);
+        if let Some((place, trial)) = misplaced {
+            return Err(OracleError::MisplacedRecord { place, number: trial.number });
+        }
         let oracle = create(spec)?;
         if oracle.pauses() {
             return Err(OracleError::DecidesEpochs { oracle: spec.oracle.clone() });
@@ -200,7 +204,7 @@ impl Search {
         Ok(choices[index.unwrap_or_else(|| unreachable!("{chosen:?} is one of the choices"))].clone())
     }
 
-    /// Adds a report of a running trial: the value of a metric at a step. Returns whether the search's pruner ends the trial: then the
+    /// Adds a report of a running trial: the value at a step of an objective's metric, or of one that a constraint names. Returns whether the search's pruner ends the trial: then the
     /// program stops it, and calls [`Search::prune`].
     ///
     /// # Errors

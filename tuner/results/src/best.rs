@@ -10,7 +10,6 @@ use crate::values::winners;
 use ferrotune_display::Bundle;
 use ferrotune_journal::Study;
 use ferrotune_oracle::analysis::ranking;
-use ferrotune_space::Value;
 use ferrotune_space::objective::Objective;
 use ferrotune_space::record::{State, TrialRecord};
 use std::fmt;
@@ -54,7 +53,9 @@ pub fn best(
     } else if spec.objectives.len() > 1 {
         bundle = with_note(&bundle, &format!("no other trial beats the first {} of these", front.min(shown.len())));
     }
-    let repeated: Vec<String> = shown.iter().filter_map(|trial| repeated(study, trial)).collect();
+    let is_first = |index: usize| !shown[..index].iter().any(|other| has_same_parameters(other, shown[index]));
+    let firsts = (0..shown.len()).filter(|index| is_first(*index));
+    let repeated: Vec<String> = firsts.filter_map(|index| repeated(study, shown[index])).collect();
     if !repeated.is_empty() {
         bundle = with_note(&bundle, &repeated.join("\n"));
     }
@@ -72,17 +73,14 @@ pub fn best(
 /// How the other trials with this trial's parameters ended, such as `trial 10 is one of 3 with its parameters; their mean accuracy is
 /// 0.91 (0.9 to 0.93)`. An oracle repeats a combination to average its noise. `None` if no other finished trial has them.
 fn repeated(study: &Study, trial: &TrialRecord) -> Option<String> {
-    let values = |trial: &TrialRecord| {
-        trial.parameters.iter().map(|(name, known)| (name.clone(), known.value.clone())).collect()
-    };
-    let own: Vec<(String, Value)> = values(trial);
-    let is_same = |other: &&TrialRecord| other.state() == State::Finished && values(other) == own;
+    let is_same = |other: &&TrialRecord| other.state() == State::Finished && has_same_parameters(other, trial);
     let same: Vec<&TrialRecord> = study.trials.iter().filter(is_same).collect();
-    if same.len() < 2 || trial.state() != State::Finished {
+    let is_whole = same.iter().all(|other| other.values.len() == study.spec.objectives.len());
+    if same.len() < 2 || !is_whole || trial.parameters.is_empty() || trial.state() != State::Finished {
         return None;
     }
     let mean = |(index, objective): (usize, &Objective)| {
-        let values: Vec<f64> = same.iter().filter_map(|trial| trial.values.get(index).copied()).collect();
+        let values: Vec<f64> = same.iter().map(|trial| trial.values[index]).collect();
         let mean = number(values.iter().sum::<f64>() / values.len() as f64);
         let least = number(values.iter().copied().fold(f64::INFINITY, f64::min));
         let most = number(values.iter().copied().fold(f64::NEG_INFINITY, f64::max));
@@ -90,6 +88,13 @@ fn repeated(study: &Study, trial: &TrialRecord) -> Option<String> {
     };
     let means: Vec<String> = study.spec.objectives.iter().enumerate().map(mean).collect();
     Some(format!("trial {} is one of {} with its parameters; {}", trial.number, same.len(), means.join(", ")))
+}
+
+fn has_same_parameters(one: &TrialRecord, other: &TrialRecord) -> bool {
+    let values = |trial: &TrialRecord| {
+        trial.parameters.iter().map(|(name, known)| (name.clone(), known.value.clone())).collect::<Vec<_>>()
+    };
+    values(one) == values(other)
 }
 
 /// Rust code for a cell that defines variables with the parameters of the first trial that [`best`] shows, and the trial itself by the

@@ -50,6 +50,8 @@ fn a_search_continues_from_its_records() -> Result<(), Box<dyn Error>> {
     let mut continued = Search::with_trials(&spec("auto"), begun.trials().to_vec())?;
     run(&mut continued, 7)?;
     assert_eq!(continued.trials(), whole.trials());
+    let some = Search::with_trials(&spec("auto"), begun.trials()[2..].to_vec()).err();
+    assert_eq!(some, Some(OracleError::MisplacedRecord { place: 0, number: 2 }));
     Ok(())
 }
 

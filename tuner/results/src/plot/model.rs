@@ -87,7 +87,7 @@ fn layers(slice: &Slice, axis: &ParameterAxis, metric: &str, (low, high): (f64, 
         Marks::Lines(vec![along(|point| point.median, "expected")])
     };
     vec![
-        Layer { name: "95 of 100 are between".to_owned(), colour: Colour::Series(1), marks: Marks::Lines(bounds) },
+        Layer { name: "95 % bounds, without noise".to_owned(), colour: Colour::Series(1), marks: Marks::Lines(bounds) },
         Layer { name: "expected".to_owned(), colour: Colour::Series(0), marks: medians },
     ]
 }

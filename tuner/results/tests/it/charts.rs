@@ -119,7 +119,7 @@ fn model_shows_each_parameter_and_the_next_trial() -> Result<(), ResultsError> {
     study.spec.seed = Some(3);
     let chart = Plot::Model.of(&study, Focus { parameters: Some("lr,kind"), ..Focus::default() })?;
     let names = |panel: usize| chart.panels[panel].layers.iter().map(|layer| layer.name.as_str()).collect::<Vec<_>>();
-    assert_eq!(names(0), ["95 of 100 are between", "expected", "next trial"]);
+    assert_eq!(names(0), ["95 % bounds, without noise", "expected", "next trial"]);
     let Marks::Lines(lines) = &chart.panels[0].layers[1].marks else { panic!("a line") };
     let best = lines[0].points.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|best| best.0.log10());
     assert!(best.is_some_and(|best| (best + 2.5).abs() < 0.4), "the accuracy is best at 10^-2.5: {best:?}");
