@@ -7,6 +7,10 @@ use crate::student;
 /// is seldom a line, and good trials vary less than bad ones.
 const NEAREST: usize = 15;
 
+/// The least scale of a forecast, as a share of the standard deviation of the final losses. Trials whose losses lie on a line, such as those that
+/// improve no more, do not say that the next one lies there exactly.
+const LEAST_SCALE: f64 = 0.01;
+
 /// The finished trials on which forecasts from one stage are based: their losses at the stage, sorted, each with the final loss.
 #[derive(Debug)]
 pub(crate) struct Regression {
@@ -17,7 +21,7 @@ pub(crate) struct Regression {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forecast {
     pub(crate) mean: f64,
-    pub(crate) scale: f64,
+    scale: f64,
     freedom: u64,
 }
 
@@ -27,6 +31,8 @@ impl Regression {
     pub(crate) fn at<'a>(stage: usize, finished: impl Iterator<Item = (&'a [Option<f64>], f64)>) -> Regression {
         let pair = |(curve, last): (&[Option<f64>], f64)| Some(((*curve.get(stage)?)?, last));
         let mut pairs: Vec<(f64, f64)> = finished.filter_map(pair).collect();
+        // Of trials with the same loss at the stage, the newest are nearest.
+        pairs.reverse();
         pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
         Regression { pairs }
     }
@@ -47,6 +53,8 @@ impl Regression {
         let slope = if spread > 0.0 { product / spread } else { 0.0 };
         let residual = |pair: &(f64, f64)| pair.1 - mean_last - slope * (pair.0 - mean_early);
         let variance = pairs.iter().map(|pair| residual(pair).powi(2)).sum::<f64>() / freedom as f64;
+        let least = pairs.iter().map(|pair| (pair.1 - mean_last).powi(2)).sum::<f64>() / count * LEAST_SCALE.powi(2);
+        let variance = variance.max(least);
         let distance = early - mean_early;
         let leverage = if distance == 0.0 { 0.0 } else { distance.powi(2) / spread };
         let mean = mean_last + slope * distance;
@@ -65,6 +73,12 @@ impl Regression {
 }
 
 impl Forecast {
+    /// The standard deviation of the final loss; `None` with so few trials that it is infinite.
+    pub(crate) fn deviation(&self) -> Option<f64> {
+        let freedom = self.freedom as f64;
+        (self.freedom > 2).then(|| self.scale * (freedom / (freedom - 2.0)).sqrt())
+    }
+
     /// The probability of a final loss below `loss`; 0.5 for exactly that loss, if the forecast is certain.
     pub(crate) fn chance_below(&self, loss: f64) -> f64 {
         if loss == self.mean { 0.5 } else { student::cumulative((loss - self.mean) / self.scale, self.freedom) }
@@ -101,6 +115,19 @@ mod tests {
         let with_distant: Vec<(f64, f64)> = near.iter().copied().chain([(1e3, -1e6), (1e9, 7.0)]).collect();
         let means = [near, with_distant].map(|pairs| forecast(&pairs, 7.2).expect("enough trials").mean);
         assert_eq!(means[0], means[1]);
+    }
+
+    #[test]
+    fn losses_on_a_line_leave_a_doubt() {
+        let plateau = [(0.31, 0.31), (0.47, 0.47), (0.62, 0.62)];
+        let chance = |early: f64| forecast(&plateau, early).map(|forecast| forecast.chance_below(0.31));
+        assert!(chance(0.310_000_1).is_some_and(|chance| chance > 0.45));
+        assert!(chance(0.9).is_some_and(|chance| chance < 0.05));
+        assert_eq!(forecast(&plateau, 0.5).and_then(|forecast| forecast.deviation()), None);
+        let five = [plateau.as_slice(), &[(0.5, 0.5), (0.6, 0.6)]].concat();
+        assert!(
+            forecast(&five, 0.5).and_then(|forecast| forecast.deviation()).is_some_and(|deviation| deviation > 1e-3)
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-/// Probability of a value of at most `t` with this number of degrees of freedom, at least 1; precise to about 1e-15.
+/// Probability of a value of at most `t` with this number of degrees of freedom, at least 1. Its absolute error is about 1e-15.
 ///
 /// Abramowitz and Stegun (1964), formulas 26.7.3 and 26.7.4.
 pub(crate) fn cumulative(t: f64, freedom: u64) -> f64 {
@@ -16,7 +16,7 @@ pub(crate) fn cumulative(t: f64, freedom: u64) -> f64 {
         sum += term;
     }
     let between = if is_odd { (angle + sine * sum) * 2.0 / PI } else { sine * sum };
-    0.5 + 0.5 * between
+    (0.5 + 0.5 * between).clamp(0.0, 1.0)
 }
 
 #[cfg(test)]

@@ -15,7 +15,10 @@ const WHOLE: u64 = 6;
 pub(super) fn prunes(chance: f64, trial: &TrialRecord, trials: &[TrialRecord], settings: &Settings) -> bool {
     let Some(total) = trial.epochs.filter(|_| !trial.number.is_multiple_of(WHOLE)) else { return false };
     let done = trial.epochs_done();
-    let Some(stage) = curve::stages(total).take(STAGES).position(|stage| stage == done) else { return false };
+    // A trial that reports every few epochs is judged at its first report from the stage on.
+    let before = trial.metrics.keys().rev().nth(1).map_or(0, |step| step + 1);
+    let is_reached = |stage: &u64| *stage <= done && before < *stage && done < total;
+    let Some(stage) = curve::stages(total).take(STAGES).position(|stage| is_reached(&stage)) else { return false };
     let Some(early) = curve::of(trial, settings.objective())[stage] else { return false };
     let finished = |other: &TrialRecord| Some((curve::of(other, settings.objective()), settings.final_loss(other)?));
     let finished: Vec<(Vec<Option<f64>>, f64)> = trials.iter().filter_map(finished).collect();

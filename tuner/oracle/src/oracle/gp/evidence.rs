@@ -11,6 +11,9 @@ use rand::RngExt as _;
 use rand_pcg::Pcg64;
 use std::ops::RangeInclusive;
 
+/// The largest number of pruned trials without a forecast that count as running, the newest ones. Each costs another process.
+const MOST_UNKNOWN: usize = 20;
+
 /// The weight of the sum of losses relative to the largest loss, when several losses become one (Knowles 2006, ParEGO).
 const SUM: f64 = 0.05;
 
@@ -78,7 +81,7 @@ impl Evidence {
             open: Vec::new(),
             failed: Vec::new(),
         };
-        let mut vectors = Vec::new();
+        let (mut vectors, mut unknown) = (Vec::new(), Vec::new());
         for row in &history.rows {
             let point = embed(&evidence.axes, &history.space, &row.point);
             let mut deviation = 0.0;
@@ -88,7 +91,7 @@ impl Evidence {
                 Outcome::Pruned { loss: Some(loss), .. } if history.settings.objectives.len() == 1 => {
                     // Without a forecast, nothing is known of the loss, as of a running trial.
                     let Some((loss, error)) = forecasts.last_loss(row, *loss) else {
-                        evidence.open.push(point);
+                        unknown.push(point);
                         continue;
                     };
                     deviation = error;
@@ -111,6 +114,7 @@ impl Evidence {
             evidence.is_feasible.push(violation <= 0.0);
             vectors.push(losses);
         }
+        evidence.open.extend(unknown.into_iter().rev().take(MOST_UNKNOWN));
         evidence.losses = scalar(&vectors, rng);
         evidence
     }
@@ -160,7 +164,9 @@ impl Evidence {
 
     /// Whether some point was tried twice and had the same loss both times: then the losses have no noise.
     pub(super) fn repeats_agree(&self) -> bool {
-        let pairs = || self.points.iter().zip(&self.losses);
+        // A forecast is no loss that was had.
+        let is_had = |index: &usize| self.is_whole[*index];
+        let pairs = || (0..self.points.len()).filter(is_had).map(|index| (&self.points[index], &self.losses[index]));
         pairs().enumerate().any(|(index, (point, loss))| {
             pairs().take(index).any(|(other, known)| loss == known && is_same(other, point))
         })
@@ -213,7 +219,7 @@ impl Forecasts {
         let (stage, early) = row.curve.iter().enumerate().find_map(|(stage, loss)| Some((stage, (*loss)?)))?;
         let forecast = self.regressions[stage].forecast(early)?;
         // Only a finished trial can be the best one.
-        Some((forecast.mean.max(self.best), forecast.scale))
+        Some((forecast.mean.max(self.best), forecast.deviation()?))
     }
 }
 
