@@ -45,7 +45,7 @@ def image(tmp_path_factory):
             with images.built(tmp_path_factory.mktemp("image"), dist.environment) as built:
                 yield built
         except images.NoImage as reason:
-            pytest.skip(str(reason))
+            pytest.fail(str(reason))
 
 
 def limited(image, name):

@@ -74,7 +74,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     step::step("the wheel", || wheel::run(root))?;
     step::step("the image under the limits of containers", || {
         let mut python = environment.python();
-        step::run(python.env("FERROTUNE_TEST_IMAGE", "1").args(["-m", "pytest", "tests/test_image.py"]))
+        step::run(python.env("FERROTUNE_TEST_IMAGE", "1").args(["-m", "pytest", "-rs", "tests/test_image.py"]))
     })?;
     step::step("the standard library's examples", || {
         let mut python = environment.python();
