@@ -170,7 +170,7 @@ impl<'a> View<'a> {
             let candidates = (0..points.len()).filter(|index| keeps(index) && is_candidate(*index));
             candidates.min_by(|a, b| expected[*a].total_cmp(&expected[*b]))
         };
-        // Until a trial keeps the constraints, the score uses only the probability of keeping them.
+        // If no trial of the view keeps the constraints, the score uses only the probability of keeping them.
         let worst = || values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let best = lowest(&|_| true).map_or_else(worst, |index| expected[index]);
         let region = trust.as_ref().map_or_else(

@@ -1,6 +1,6 @@
 //! A search by ask and tell.
 
-use ferrotune_oracle::space::objective::{Direction, Objective};
+use ferrotune_oracle::space::objective::{Constraint, Direction, Objective};
 use ferrotune_oracle::space::record::{Ending, TrialRecord};
 use ferrotune_oracle::space::spec::StudySpec;
 use ferrotune_oracle::{AskError, OracleError, Search};
@@ -71,6 +71,26 @@ fn the_pruner_answers_a_report() -> Result<(), Box<dyn Error>> {
     let ended = search.trials().iter().filter(|trial| trial.ending == Some(Ending::Pruned));
     assert!((5..20).contains(&pruned), "{pruned}");
     assert_eq!(ended.filter(|trial| trial.value().is_some()).count(), pruned);
+    Ok(())
+}
+
+#[test]
+fn a_trial_that_keeps_a_rare_constraint_is_found() -> Result<(), Box<dyn Error>> {
+    // One point in about 400 keeps the constraint, so 40 random trials seldom have one.
+    let bound = Constraint { metric: "distance".to_owned(), direction: Direction::Min, bound: 0.15 };
+    let spec = StudySpec { constraints: vec![bound], max_trials: 40, ..spec("auto") };
+    let mut search = Search::new(&spec)?;
+    while let Some(trial) = search.ask() {
+        let x: Vec<f64> =
+            ["a", "b", "c", "d"].iter().map(|name| search.float(trial, name, 0.0..=1.0)).collect::<Result<_, _>>()?;
+        let distance = x.iter().map(|x| (x - 0.8).powi(2)).sum::<f64>().sqrt();
+        search.report(trial, 0, "distance", distance)?;
+        search.tell(trial, &[x.iter().sum()])?;
+    }
+    let kept = search.trials().iter().filter(|trial| trial.violation(&spec.objectives, &spec.constraints) == 0.0);
+    let best = kept.filter_map(TrialRecord::value).fold(f64::INFINITY, f64::min);
+    // The lowest sum that keeps the constraint is 3.2 - 0.3.
+    assert!((2.89..3.0).contains(&best), "{best}");
     Ok(())
 }
 

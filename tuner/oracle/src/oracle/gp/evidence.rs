@@ -57,6 +57,8 @@ pub(super) struct Evidence {
     pub(super) is_whole: Vec<bool>,
     /// Whether each trial kept the constraints.
     pub(super) is_feasible: Vec<bool>,
+    /// Whether the losses are the trials' excesses over the constraints, because no complete training has kept them yet.
+    pub(super) is_of_excesses: bool,
     /// The points of the running trials.
     pub(super) open: Vec<Vec<f64>>,
     /// The points of the trials that failed or exceeded the memory.
@@ -78,10 +80,11 @@ impl Evidence {
             deviations: Vec::new(),
             is_whole: Vec::new(),
             is_feasible: Vec::new(),
+            is_of_excesses: false,
             open: Vec::new(),
             failed: Vec::new(),
         };
-        let (mut vectors, mut unknown) = (Vec::new(), Vec::new());
+        let (mut vectors, mut excesses, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
         for row in &history.rows {
             let point = embed(&evidence.axes, &history.space, &row.point);
             let mut deviation = 0.0;
@@ -112,11 +115,28 @@ impl Evidence {
             evidence.deviations.push(deviation);
             evidence.is_whole.push(row.curve.is_empty() || matches!(row.outcome, Outcome::Finished { .. }));
             evidence.is_feasible.push(violation <= 0.0);
+            excesses.push(violation);
             vectors.push(losses);
         }
         evidence.open.extend(unknown.into_iter().rev().take(MOST_UNKNOWN));
         evidence.losses = scalar(&vectors, rng);
+        evidence.seek_feasible(&excesses);
         evidence
+    }
+
+    /// Makes the excesses over the constraints the losses, if no complete training has kept the constraints: the search is then for
+    /// one that does. A trial whose excess is not known has the largest one.
+    fn seek_feasible(&mut self, excesses: &[f64]) {
+        let keeps = |index: usize| self.is_whole[index] && self.is_feasible[index];
+        let known = |excess: &f64| *excess > 0.0 && excess.is_finite();
+        let largest = excesses.iter().copied().filter(known).fold(0.0, f64::max);
+        if largest == 0.0 || (0..self.points.len()).any(keeps) {
+            return;
+        }
+        self.losses = excesses.iter().map(|excess| if known(excess) { *excess } else { largest }).collect();
+        self.deviations.fill(0.0);
+        self.is_feasible.fill(true);
+        self.is_of_excesses = true;
     }
 
     /// The number of trials that have the loss of a complete training.

@@ -42,7 +42,8 @@ pub(in crate::oracle) fn slices(history: &History) -> Vec<Slice> {
     let dimensions = history.space.dimensions.len();
     let mut rng = generator(history.settings.seed, 0, "slices");
     let evidence = Evidence::of(history, &mut rng);
-    if dimensions == 0 || evidence.losses.len() < INITIAL || evidence.wholes() < WHOLES {
+    let has_losses = evidence.losses.len() >= INITIAL && evidence.wholes() >= WHOLES && !evidence.is_of_excesses;
+    if dimensions == 0 || !has_losses {
         return Vec::new();
     }
     let view = View::of(&evidence, false, &Gp::default().prior(&evidence));
