@@ -181,7 +181,8 @@ study.optimize(mixed, n_trials=8)
     assert [process.wait(120) for process in both] == [0, 0]
     study = optuna.load_study(study_name="both", storage=JournalStorage(JournalFileBackend(str(journal))))
     assert len(study.trials) == 16 and study.best_value < 1.5
-    assert len({trial.params["lr"] for trial in study.trials}) == 16
+    # Both begin in the middle of the range if neither has seen the other's first trial.
+    assert len({trial.params["lr"] for trial in study.trials}) >= 15
 
 
 def test_ask_tell_and_enqueued_values():
