@@ -119,8 +119,9 @@ class _Search:
     def __init__(self, study, oracle, seed, has_constraints):
         # Optuna's samplers know a study by these two. The reference keeps another storage from getting the same address.
         self._storage, self._study = study._storage, study._study_id
-        # The numbers of the trials that have ended and were sent, and of those that have asked here.
-        self._ended, self._own = set(), set()
+        # The numbers of the trials that have ended and were sent, and the values of those that have asked here: another thread may ask
+        # before Optuna has stored them.
+        self._ended, self._own = set(), {}
         self._program, self._has_constraints = program.path(), has_constraints
         try:
             # An interrupt of this program is not one of the process, which ends with its standard input.
@@ -144,12 +145,15 @@ class _Search:
         return is_same and self._process.poll() is None
 
     def suggest(self, study, trial, question):
-        self._own.add(trial.number)
+        own = self._own.setdefault(trial.number, {})
         # HyperbandPruner shows samplers some of a study's trials, and others to the next trial; the oracle needs all of them.
         known = self._storage.get_all_trials(self._study, deepcopy=False)
         changed = [other for other in known if other.number not in self._ended]
         value = self._ask({"trials": [self._record(other) for other in changed], **question})["value"]
-        self._ended.update(other.number for other in changed if other.state.is_finished())
+        own[question["name"]] = {"distribution": question["distribution"], "value": value}
+        for number in [other.number for other in changed if other.state.is_finished()]:
+            self._ended.add(number)
+            self._own.pop(number, None)
         return value
 
     def _record(self, trial):
@@ -157,12 +161,13 @@ class _Search:
         state = _STATES[trial.state]
         if state == "running" and trial.number not in self._own:
             state = "running_elsewhere"
+        given = self._own.get(trial.number, {}) if state == "running" else {}
         parameters = {name: _parameter(name, trial.distributions[name], value) for name, value in trial.params.items()}
         reports = trial.intermediate_values.items()
         return {
             "number": trial.number,
             "state": state,
-            "parameters": {name: known for name, known in parameters.items() if known is not None},
+            "parameters": {**given, **{name: known for name, known in parameters.items() if known is not None}},
             "reports": [[step, _finite(value)] for step, value in reports if 0 <= step < 2**64],
             "values": [_finite(value) for value in trial.values or []],
             "violation": self._violation(trial),
