@@ -19,6 +19,11 @@ ROOT = pathlib.Path(__file__).parent.parent
 OURS, RIVAL = "ferrotune", "evcxr"
 TRIALS_FOR_MEMORY = 200
 
+# The kernels of a class, and the idle time after which one of them drops rust-analyzer's knowledge here; it is ten minutes elsewhere.
+KERNELS = 30
+IDLE_S = 20
+FORGOTTEN = "after ten idle minutes"
+
 DEPENDENCIES = ':dep candle-core = "0.11.1"\n:dep candle-nn = "0.11.1"'
 CANDLE = """
 use candle_core::{DType, Device, Tensor};
@@ -101,9 +106,7 @@ def memory_after_one_cell(folder):
     session.ok("1 + 1")
     kernel = session.manager.provisioner.process.pid
     measured = {"after the first cell": proportional_bytes(kernel)}
-    time_before = None
-    while time_before != (time_before := processor_ticks(kernel)):
-        clock.sleep(2)
+    wait_until_idle(kernel)
     measured["after a pause, with rust-analyzer ready"] = proportional_bytes(kernel)
     session.close()
     say(f"memory: {measured}")
@@ -116,6 +119,13 @@ def proportional_bytes(pid):
     (own,) = [line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:")]
     children = [path.read_text().split() for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")]
     return int(own) * 1024 + sum(proportional_bytes(child) for some in children for child in some)
+
+
+def wait_until_idle(pid):
+    """Waits until a process computes nothing for two seconds."""
+    before = None
+    while before != (before := processor_ticks(pid)):
+        clock.sleep(2)
 
 
 def processor_ticks(pid):
@@ -323,6 +333,84 @@ byte: {statistics.median(rates):.0f} MB/s, the median of {len(rates)}; the goal 
 """
 
 
+def class_table(folder, rounds):
+    idle = one_idle_kernel(folder)
+    taken, seconds = a_class(folder, min(rounds, 5))
+    rows = [f"| {name} | {private / 2**20:.0f} MiB | {files / 2**20:.0f} MiB |" for name, (private, files) in idle.items()]
+    private, _ = idle[FORGOTTEN]
+    longest = max(seconds)
+    return f"""The kernel and its helpers after the cell `1 + 1`. Private is what no other kernel can share: memory without a file. Pages of files,
+such as the program and the prelude, are in memory once for all kernels of a machine.
+
+| | private | of files |
+|---|---|---|
+{chr(10).join(rows)}
+
+The goal for the private memory in the last row is ≤ 60 MiB: {verdict(private <= 60 * 2**20)}.
+
+{KERNELS} kernels on this machine, each of which runs a cell each minute, in turn `let` and a product with candle, for {len(seconds) // KERNELS} minutes: they take
+{taken / 2**30:.1f} GiB together; a cell takes {time(statistics.median(seconds))} in the median, and {time(longest)} at most.
+"""
+
+
+def one_idle_kernel(folder):
+    """Bytes of one kernel and its helpers, private and of files, after one cell."""
+    session = Session(folder, env={**os.environ, "FERROTUNE_COMPLETION_IDLE": f"{IDLE_S}s"})
+    session.ok("1 + 1")
+    kernel = session.manager.provisioner.process.pid
+    measured = {"after the first cell": private_and_files(kernel)}
+    wait_until_idle(kernel)
+    measured["after a pause, with rust-analyzer ready"] = private_and_files(kernel)
+    clock.sleep(IDLE_S + 2)
+    wait_until_idle(kernel)
+    measured[FORGOTTEN] = private_and_files(kernel)
+    asked = clock.monotonic()
+    assert "len" in session.complete('"text".le')["matches"]
+    measured[f"when completion is asked again, which takes {time(clock.monotonic() - asked)}"] = private_and_files(kernel)
+    session.close()
+    say(f"one kernel: {measured}")
+    return measured
+
+
+def a_class(folder, minutes):
+    """Bytes that many kernels take together, and the seconds of each of their cells."""
+    before = available_bytes()
+    sessions = []
+    for number in range(KERNELS):
+        home = folder / str(number)
+        home.mkdir()
+        sessions.append(Session(home))
+        sessions[-1].ok(CANDLE)
+        sessions[-1].ok("let a = Tensor::rand(0f32, 1.0, (64, 64), &Device::Cpu)?;")
+        say(f"kernel {number + 1} of {KERNELS} has started")
+    seconds = []
+    begun = clock.monotonic()
+    for turn in range(KERNELS * minutes):
+        clock.sleep(max(0, begun + 60 * turn / KERNELS - clock.monotonic()))
+        cell = f"let y = {turn};" if turn % 2 else f"a.matmul(&a)?.sum_all()?.to_scalar::<f32>()? + {turn}.0"
+        seconds.append(sessions[turn % KERNELS].ok(cell).seconds)
+    taken = before - available_bytes()
+    for session in sessions:
+        session.close()
+    say(f"{KERNELS} kernels: {taken / 2**30:.1f} GiB")
+    return taken, seconds
+
+
+def private_and_files(pid):
+    """Memory of a process and its children without a file, and that of files; pages that several processes share count once."""
+    rollup = [line.split() for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]]
+    bytes_of = {words[0].rstrip(":"): int(words[1]) * 1024 for words in rollup}
+    children = [path.read_text().split() for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")]
+    all_of = [private_and_files(child) for some in children for child in some]
+    all_of.append((bytes_of["Pss_Anon"] + bytes_of["Pss_Shmem"], bytes_of["Pss_File"]))
+    return tuple(map(sum, zip(*all_of)))
+
+
+def available_bytes():
+    (line,) = [line for line in pathlib.Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable:")]
+    return int(line.split()[1]) * 1024
+
+
 def supervisor_table(folder, rounds):
     session = Session(folder)
     session.ok(CANDLE)
@@ -346,7 +434,13 @@ Resident memory before and after {TRIALS_FOR_MEMORY} trials of 1 to 256 MiB; the
 """
 
 
-TABLES = {"cells": cells_table, "snapshots": snapshots_table, "output": output_table, "supervisor": supervisor_table}
+TABLES = {
+    "cells": cells_table,
+    "class": class_table,
+    "snapshots": snapshots_table,
+    "output": output_table,
+    "supervisor": supervisor_table,
+}
 
 
 def main():

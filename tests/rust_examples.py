@@ -6,13 +6,14 @@ It reads the sources that rustup's component `rust-src` installs. It does not kn
 import dataclasses
 import hashlib
 import pathlib
+import platform
 import re
 import subprocess
 
 from rust_statements import cut
 
 CRATES = ("core", "alloc", "std")
-TARGET = "x86_64-unknown-linux-gnu"
+TARGET = f"{platform.machine()}-unknown-linux-gnu"
 
 _FENCE = re.compile(r"( *)(`{3,}|~{3,})(.*)$")
 _DOC = re.compile(r"\s*(///|//!)(?!/)(.*)$")

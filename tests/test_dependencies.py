@@ -191,6 +191,14 @@ def test_wait_for_another_cargo_is_shown_and_can_be_interrupted(start, tmp_path,
     assert kernel.ok(cell).result == "8"
 
 
+def test_notebook_without_crates_does_not_wait_for_another_cargo(start, tmp_path, monkeypatch):
+    monkeypatch.setenv("CARGO_HOME", str(tmp_path))
+    with open(tmp_path / ".package-cache", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        outcome = start().ok("let numbers = vec![3, 1, 2];\nnumbers.len()")
+    assert (outcome.result, outcome.displays) == ("3", [])
+
+
 def test_short_wait_for_another_cargo_is_not_shown(start, tmp_path, monkeypatch):
     home = tmp_path / "cargo"
     home.mkdir()

@@ -1,6 +1,7 @@
 """Memory that cells free: kept while a cell runs, and the system's after it."""
 
 from session import resident_bytes
+from session import wait_for
 
 # The memory that the process holds, in MiB, the pages that the system has provided to it, and a step that needs 2048.
 LOOK = """
@@ -37,3 +38,28 @@ def test_memory_that_a_cell_frees_is_not_kept_where_the_user_says_so(start, monk
     kernel = start()
     kernel.ok(LOOK)
     assert int(kernel.ok(TEN_STEPS).result) > 10_000
+
+
+def test_idle_kernel_drops_what_completion_knows_and_reads_it_again_when_asked(start):
+    session = start(env={"FERROTUNE_COMPLETION_IDLE": "3s"})
+    session.ok("struct Point { wide: f32 }\nlet text = String::from(\"a\");")
+    kernel = session.manager.provisioner.process.pid
+    full = resident_bytes(kernel)
+
+    def is_dropped():
+        return resident_bytes(kernel) < full - (50 << 20)
+
+    for again in (lambda: session.complete("text.le"), lambda: session.complete("Point { wi")):
+        wait_for(is_dropped, "dropped knowledge")
+        assert {"len", "wide"} & set(again()["matches"])
+        assert not is_dropped()
+    wait_for(is_dropped, "dropped knowledge")
+    assert session.ok("let point = Point { wide: 2.0 };\ntext.len()").result == "1"
+    assert session.ok("point.wide").result == "2.0"
+
+
+def test_idle_time_that_is_no_duration_is_named_by_every_cell(start):
+    session = start(env={"FERROTUNE_COMPLETION_IDLE": "long"})
+    for _ in range(2):
+        error = session.run("1").error
+        assert "FERROTUNE_COMPLETION_IDLE=long: not a duration; write it as 90s, 10m, 2h or 1d, or none" in error

@@ -40,6 +40,7 @@ use ferrotune_magics::{Split, Step};
 use notebook::Notebook;
 use startup::Leisure;
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// The error of a cell that an interrupt stopped before it ran.
 const STOPPED_BEFORE: &str = "the cell was stopped before it ran; no variable has changed";
@@ -62,6 +63,8 @@ struct Engine {
     inspector: Inspector,
     runtime: Runtime,
     leisure: Leisure,
+    /// After which idle time rust-analyzer's knowledge is dropped; none if it is kept.
+    idle: Option<Duration>,
 }
 
 impl Engine {
@@ -72,6 +75,7 @@ impl Engine {
         interrupts: &Interrupts,
         inspector: &Inspector,
         runtime: &Runtime,
+        idle: Option<Duration>,
     ) -> Self {
         Self {
             undo: UndoStates::new(evaluator.state(&EvaluatorState::default())),
@@ -83,6 +87,7 @@ impl Engine {
             inspector: inspector.clone(),
             runtime: runtime.clone(),
             leisure: Leisure::Analysis,
+            idle,
         }
     }
 
@@ -100,7 +105,12 @@ impl Engine {
                 self.inspector.learn(self.knowledge());
                 self.link.emit(Output::Done(result));
                 if self.evaluator.has_unread_sources() {
-                    self.prepare_analysis();
+                    self.read_sources();
+                }
+            }
+            Work::Analyse => {
+                if self.will_analyse() {
+                    self.read_sources();
                 }
             }
         }

@@ -5,6 +5,7 @@ use anyhow::{Context, Result, anyhow};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// Variable with the folder of the running kernel.
 pub(crate) const RUNTIME_VARIABLE: &str = "FERROTUNE_RUNTIME";
@@ -38,6 +39,12 @@ const OBJECT_CACHE_VARIABLE: &str = "FERROTUNE_OBJECT_CACHE";
 /// The size of the cache without [`OBJECT_CACHE_VARIABLE`].
 const OBJECT_CACHE_BYTES: u64 = 10 << 30;
 
+/// The user's variable for the time without cells and questions after which rust-analyzer's knowledge is dropped: a duration, or `none`.
+const COMPLETION_IDLE_VARIABLE: &str = "FERROTUNE_COMPLETION_IDLE";
+
+/// That time without [`COMPLETION_IDLE_VARIABLE`].
+const COMPLETION_IDLE: Duration = Duration::from_secs(10 * 60);
+
 /// How many bytes of text of one cell are shown; none if there is no limit.
 pub(crate) fn output_limit_bytes() -> Result<Option<u64>> {
     size(OUTPUT_LIMIT_VARIABLE, OUTPUT_LIMIT_BYTES)
@@ -46,6 +53,18 @@ pub(crate) fn output_limit_bytes() -> Result<Option<u64>> {
 /// How many bytes of objects are kept on disk; none if no object is kept.
 pub(crate) fn object_cache_bytes() -> Result<Option<u64>> {
     size(OBJECT_CACHE_VARIABLE, OBJECT_CACHE_BYTES)
+}
+
+/// After which idle time rust-analyzer's knowledge is dropped; none if it is kept.
+pub(crate) fn completion_idle() -> Result<Option<Duration>> {
+    match std::env::var_os(COMPLETION_IDLE_VARIABLE).map(|value| value.to_string_lossy().into_owned()) {
+        None => Ok(Some(COMPLETION_IDLE)),
+        Some(value) if value == "none" => Ok(None),
+        Some(value) => match ferrotune_magics::seconds(&value) {
+            Ok(seconds) => Ok(Some(Duration::from_secs_f64(seconds))),
+            Err(problem) => Err(anyhow!("{COMPLETION_IDLE_VARIABLE}={value}: {problem}, or none")),
+        },
+    }
 }
 
 /// The size in an environment variable, or `usual` if the variable is not set; none for the value `none`.

@@ -40,6 +40,7 @@ impl Table {
 
 pub(crate) const TABLES: &[Table] = &[
     Table::new("cells", "README.md", "cells; evcxr_jupyter's", python::cells),
+    Table::new("class", "README.md", "the memory of thirty kernels", python::kernel),
     Table::new("snapshots", "README.md", "snapshots and interrupts", python::kernel),
     Table::new("output", "README.md", "printed lines", python::kernel),
     Table::new("supervisor", "README.md", "the start and the memory of trials", python::kernel),

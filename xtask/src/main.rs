@@ -33,7 +33,7 @@ const TASKS: &[Task] = &[
     Task { name: "demo", help: "build everything, run the quickstart notebook, show its best trial", run: demo::run },
     Task {
         name: "test",
-        help: "all that CI runs; `test --fast`: what most changes break, `test --part 1/3`: a share of all else; `test --peaks`: what libtpu says of large programs",
+        help: "all that CI runs; `test --fast`: what most changes break, `test --part 1/3`: a share of all else; `test --peaks`: what libtpu says of large programs; `test --target aarch64`: the Rust tests on an emulated machine",
         run: test::run,
     },
     Task { name: "torture", help: "hundreds of kills at random times, and every fault of a trial", run: torture::run },

@@ -1,9 +1,10 @@
 //! `cargo xtask test` runs all tests of CI, the fastest steps first. `--fast` runs the tests that most changes break, and
 //! `--part 1/3` runs one of three shares of the other tests. `--peaks` measures the memory of large programs with libtpu again
-//! (`tests/tpu_peaks.py`).
+//! (`tests/tpu_peaks.py`). `--target aarch64` runs the Rust tests on an emulated machine.
 //!
 //! Everything is built with one profile, release, because the kernel's dependencies are large and must be built only once.
 
+pub(crate) mod emulated;
 mod lane;
 mod python;
 mod selection;
@@ -27,6 +28,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         Selection::Whole => all(root, None),
         Selection::Part(part) => all(root, Some(part)),
         Selection::Peaks => peaks(root),
+        Selection::Emulated => emulated::run(root),
     }
 }
 

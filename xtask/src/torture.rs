@@ -1,8 +1,10 @@
 //! `cargo xtask torture` injects faults for an hour, as the tests do briefly: hundreds of kills at random times, every
 //! fault that a trial can have, and long random walks through notebooks. It runs the tests of the store of variables in valgrind, which has
-//! to be installed, and at last the image of containers and all examples of the standard library as cells.
+//! to be installed, and at last the image of containers, the Rust tests on an emulated aarch64 where QEMU is installed, and all examples of the
+//! standard library as cells.
 
 use crate::environment::{Environment, build_program, cargo};
+use crate::test::emulated;
 use crate::{step, wheel};
 use anyhow::Result;
 use std::path::Path;
@@ -24,7 +26,6 @@ const FAULTS: &str = "500";
 const EXAMPLES: &str = "all";
 /// Finds uses of memory that is freed or not set. Miri, a part of nightly toolchains, would find broken rules of aliasing, too.
 const VALGRIND: &str = "valgrind --quiet --error-exitcode=9";
-const TARGET: &str = "X86_64_UNKNOWN_LINUX_GNU";
 /// The number of trials over which memory must not grow.
 const TRIALS: &str = "200";
 
@@ -39,7 +40,8 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     step::step("the store of variables in valgrind", || {
         let mut tests = cargo(root);
         tests.args(["test", "--release", "--locked", "-p", "ferrotune-prelude", "--lib", "cell::store"]);
-        step::run(tests.env(format!("CARGO_TARGET_{TARGET}_RUNNER"), VALGRIND))
+        let machine = std::env::consts::ARCH.to_uppercase();
+        step::run(tests.env(format!("CARGO_TARGET_{machine}_UNKNOWN_LINUX_GNU_RUNNER"), VALGRIND))
     })?;
     step::step("build", || build_program(root))?;
     step::step("install into target/jupyter", || environment.install_kernel())?;
@@ -76,6 +78,10 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         let mut python = environment.python();
         step::run(python.env("FERROTUNE_TEST_IMAGE", "1").args(["-m", "pytest", "-rs", "tests/test_image.py"]))
     })?;
+    match emulated::find_tools(root) {
+        Ok(()) => emulated::run(root)?,
+        Err(error) => eprintln!("the tests on an emulated aarch64 are left out: {error:#}"),
+    }
     step::step("the standard library's examples", || {
         let mut python = environment.python();
         // They take hours, and pytest.ini has the limit of a short test.

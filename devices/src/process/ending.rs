@@ -30,7 +30,7 @@ pub(super) struct Ending {
 impl Ending {
     pub(super) fn new() -> Result<Ending, String> {
         let linger = match std::env::var(LINGER_VARIABLE) {
-            Ok(text) => text.parse().map(Duration::from_secs_f64).map_err(|_| {
+            Ok(text) => text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).ok_or_else(|| {
                 format!(
                     "{LINGER_VARIABLE} is {text:?}; it is the seconds that the device process waits for another client"
                 )

@@ -9,7 +9,7 @@ mod target;
 use super::manifest::{Manifest, is_of_prelude};
 use super::stoppable::{Ended, Kernel, run};
 use super::{joined, rpath};
-use crate::environment::{self, EVCXR_VARIABLE, restore_path};
+use crate::environment::{self, EVCXR_VARIABLE, RUNTIME_VARIABLE, restore_path};
 use crate::prelude;
 use crate::toolchain::progress::{ENVIRONMENT, Progress};
 use anyhow::{Context, Result, bail};
@@ -41,6 +41,9 @@ const WAITS: &str = "Waiting for the build of another notebook's crates";
 
 /// The first word of cargo's line about a lock that another cargo holds.
 const BLOCKING: &str = "Blocking";
+
+/// The folder, in the kernel's, that is the home of a cargo that needs nothing of the user's.
+const HOME_WITHOUT_CRATES: &str = "cargo-home";
 
 /// A crate with which cells are compiled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -126,9 +129,24 @@ pub(super) fn messages(manifest: &Manifest, session: &Path, offline: bool, kerne
 
 /// Runs `cargo metadata` for a crate that evcxr tries out, or for rust-analyzer. Cargo downloads crates here.
 pub(super) fn metadata(arguments: &[OsString], kernel: &mut Kernel) -> Result<ExitCode> {
-    let (ended, errors) = download(environment::cargo()?.args(arguments), kernel)?;
+    let mut cargo = environment::cargo()?;
+    let runtime = PathBuf::from(environment::required(RUNTIME_VARIABLE)?);
+    if has_no_crates(arguments, &runtime)? {
+        // Nothing is downloaded, so this need not wait for another cargo that downloads into the user's folder.
+        cargo.env("CARGO_HOME", runtime.join(HOME_WITHOUT_CRATES));
+    }
+    let (ended, errors) = download(cargo.args(arguments), kernel)?;
     std::io::stderr().write_all(&errors)?;
     Ok(if ended.status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether the arguments of cargo name the manifest of a notebook without crates of its own. The notebook is in the kernel's folder.
+fn has_no_crates(arguments: &[OsString], runtime: &Path) -> Result<bool> {
+    let manifest = arguments.iter().skip_while(|argument| *argument != "--manifest-path").nth(1).map(Path::new);
+    match manifest.filter(|manifest| manifest.starts_with(runtime)) {
+        Some(manifest) => Ok(Manifest::read(manifest)?.dependencies.is_empty()),
+        None => Ok(false),
+    }
 }
 
 /// Runs a cargo that may download crates or wait for another cargo, and shows the download or the wait. Returns how cargo ended

@@ -30,7 +30,7 @@ impl Linker {
     pub(super) fn of(source: &str, dependencies: &Dependencies) -> Result<Linker> {
         let program = path(STANDARD_LIBRARY_VARIABLE)?.with_file_name("bin").join("rust-lld");
         let is_plain = dependencies.are_none() && !links_libraries(source);
-        if !is_plain || !cfg!(all(target_arch = "x86_64", target_env = "gnu")) || !program.is_file() {
+        if !is_plain || !cfg!(target_env = "gnu") || !program.is_file() {
             return Ok(Linker::CCompiler);
         }
         Ok(match folders()? {

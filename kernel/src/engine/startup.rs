@@ -8,6 +8,7 @@ use super::inspection::{Knowledge, STACK_BYTES};
 use super::{Engine, Inspector, Interrupts, first_cell, steps};
 use crate::allocator;
 use crate::chain;
+use crate::environment;
 use crate::execution::{LiveDisplay, Output, Work};
 use crate::failure::{ErrorName, Failure};
 use crate::folders::holds::{Held, hold};
@@ -45,8 +46,8 @@ pub(crate) fn start(runtime: Runtime, interrupts: Interrupts, inspector: Inspect
 /// Passes work on to the engine. A cell with a wrong magic fails at once, even if the engine is not ready.
 fn admit(arrivals: &Receiver<Work>, accepted: &Sender<Work>, is_ready: &AtomicBool) {
     for work in arrivals {
-        let Work::Execute { cell, outputs } = &work;
         if !is_ready.load(Ordering::Acquire)
+            && let Work::Execute { cell, outputs } = &work
             && let Err(failure) = steps(&cell.code)
         {
             if outputs.send(Output::Done(Err(failure))).is_err() {
@@ -126,7 +127,8 @@ fn start_engine(
     let program = cell_supervisor::program(&prelude.libraries()?, &runtime.socket());
     let supervisor = CellSupervisor::start(program, link)?;
     let evcxr = Evcxr::start(&prelude, runtime, link)?;
-    let engine = Engine::new(Box::new(evcxr), supervisor, link, interrupts, inspector, runtime);
+    let idle = environment::completion_idle()?;
+    let engine = Engine::new(Box::new(evcxr), supervisor, link, interrupts, inspector, runtime, idle);
     inspector.learn(engine.knowledge());
     Ok(((held, toolchain), engine))
 }
@@ -186,8 +188,8 @@ pub(super) fn run(engine: &mut Engine, mut pending: Option<Work>, work: &Receive
 
 /// Waits for work. In the first pause rust-analyzer reads its sources, which are needed for completion and for the first variable.
 fn next(engine: &mut Engine, work: &Receiver<Work>) -> Option<Work> {
-    while engine.leisure != Leisure::Rest {
-        match work.recv_timeout(PAUSE) {
+    while let Some(pause) = engine.time_to_next_task() {
+        match work.recv_timeout(pause) {
             Ok(work) => return Some(work),
             Err(RecvTimeoutError::Disconnected) => return None,
             Err(RecvTimeoutError::Timeout) => engine.use_pause(),
@@ -203,12 +205,16 @@ pub(super) enum Leisure {
     Analysis,
     /// The engine returns the memory that the analysis has freed to the system.
     Memory,
-    Rest,
+    /// After a long time, rust-analyzer forgets what it has read.
+    Forgetting,
+    /// None: rust-analyzer reads its sources again when a cell or a question needs them.
+    Forgotten,
 }
 
 impl Engine {
     /// Makes rust-analyzer read its sources. If this fails, there are no completions, and everything else continues.
-    pub(super) fn prepare_analysis(&mut self) {
+    pub(super) fn read_sources(&mut self) {
+        self.leisure = Leisure::Memory;
         let done = panic::catch_unwind(AssertUnwindSafe(|| self.evaluator.prepare_analysis()));
         match done {
             Ok(Ok(_)) => self.inspector.learn(self.knowledge()),
@@ -220,23 +226,38 @@ impl Engine {
         }
     }
 
-    /// Whether rust-analyzer will read its sources in the next pause.
+    /// Whether rust-analyzer will read its sources in the next pause, or when a question needs them.
     pub(super) fn will_analyse(&self) -> bool {
-        self.leisure == Leisure::Analysis
+        matches!(self.leisure, Leisure::Analysis | Leisure::Forgotten)
+    }
+
+    /// How long the engine waits for work before its next task; none if it has no task.
+    fn time_to_next_task(&self) -> Option<Duration> {
+        match self.leisure {
+            Leisure::Analysis | Leisure::Memory => Some(PAUSE),
+            Leisure::Forgetting => self.idle,
+            Leisure::Forgotten => None,
+        }
     }
 
     fn use_pause(&mut self) {
-        self.leisure = match self.leisure {
-            Leisure::Analysis => {
-                self.prepare_analysis();
-                Leisure::Memory
-            }
+        match self.leisure {
+            Leisure::Analysis => self.read_sources(),
             Leisure::Memory => {
                 allocator::return_freed_memory();
-                Leisure::Rest
+                self.leisure = Leisure::Forgetting;
             }
-            Leisure::Rest => Leisure::Rest,
-        };
+            Leisure::Forgetting => {
+                self.leisure = Leisure::Forgotten;
+                if let Err(error) = self.evaluator.forget_analysis() {
+                    tracing::warn!("rust-analyzer keeps its memory: {}", chain::in_one_line(&error));
+                }
+                // The inspector has the analyzer, too.
+                self.inspector.learn(self.knowledge());
+                allocator::return_freed_memory();
+            }
+            Leisure::Forgotten => {}
+        }
     }
 }
 
@@ -250,7 +271,7 @@ fn refuse_all(reason: &str, inspector: &Inspector, work: &Receiver<Work>) {
 
 /// Fails a cell with the reason for which there is no engine.
 fn refuse(reason: &str, work: Work) {
-    let Work::Execute { outputs, .. } = work;
+    let Work::Execute { outputs, .. } = work else { return };
     if outputs.send(Output::Done(Err(Failure::new(ErrorName::EngineError, reason)))).is_err() {
         tracing::debug!("nobody waits for the cell");
     }

@@ -236,9 +236,22 @@ fn native(registers: Registers) -> UnwindRegsNative {
 
 #[cfg(target_arch = "aarch64")]
 fn native(registers: Registers) -> UnwindRegsNative {
-    UnwindRegsNative::new(registers.link, registers.stack, registers.frame)
+    // Where the processor signs return addresses, the signature is in the bits above the 48 bits of an address.
+    let addresses = framehop::aarch64::PtrAuthMask(u64::MAX >> 16);
+    UnwindRegsNative::new_with_ptr_auth_mask(addresses, registers.link, registers.stack, registers.frame)
 }
 
 fn microseconds(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(all(test, target_arch = "aarch64"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_of_return_addresses_are_cut_off() {
+        let registers = Registers { instruction: 1, stack: 2, frame: 3, link: 0xa5b6_7f12_3456_7890 };
+        assert_eq!(native(registers).lr(), 0x7f12_3456_7890);
+    }
 }

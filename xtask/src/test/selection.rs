@@ -1,5 +1,6 @@
 //! The choice of tests for a run of `cargo xtask test`.
 
+use super::emulated;
 use anyhow::{Result, bail};
 
 /// The tests to run.
@@ -12,6 +13,8 @@ pub(super) enum Selection {
     Part(Part),
     /// The tests of libtpu's answers for large programs.
     Peaks,
+    /// The Rust tests on an emulated machine of another architecture.
+    Emulated,
 }
 
 /// One of several shares of equal size.
@@ -38,7 +41,9 @@ impl Selection {
                 Some(part) => Ok(Self::Part(part)),
                 None => bail!("--part takes a share such as 1/3, and was given {part}"),
             },
-            _ => bail!("usage: cargo xtask test [--fast | --part 1/3 | --peaks]"),
+            ["--target", target] if emulated::is_known(target) => Ok(Self::Emulated),
+            ["--target", target] => bail!("--target takes aarch64, and was given {target}"),
+            _ => bail!("usage: cargo xtask test [--fast | --part 1/3 | --peaks | --target aarch64]"),
         }
     }
 }
@@ -76,6 +81,9 @@ mod tests {
             assert_eq!(error, format!("--part takes a share such as 1/3, and was given {part}"));
         }
         assert!(Selection::of(&["--quick"]).is_err());
+        let error = Selection::of(&["--target", "riscv64"]).unwrap_err().to_string();
+        assert_eq!(error, "--target takes aarch64, and was given riscv64");
+        assert_eq!(Selection::of(&["--target", "aarch64"]).unwrap(), Selection::Emulated);
         assert_eq!(Selection::of(&[]).unwrap(), Selection::Whole);
         assert_eq!(Selection::of(&["--fast"]).unwrap(), Selection::Fast);
     }

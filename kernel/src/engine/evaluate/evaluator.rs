@@ -19,6 +19,9 @@ pub(in crate::engine) trait Evaluator {
     /// Gives rust-analyzer the real sources before a cell needs them, and makes rust-analyzer infer a type for the first time.
     fn prepare_analysis(&mut self) -> Result<()>;
 
+    /// Drops all that rust-analyzer knows. It reads its sources again when a cell or [`Evaluator::prepare_analysis`] needs them.
+    fn forget_analysis(&mut self) -> Result<()>;
+
     /// Whether a cell has given rust-analyzer the real sources and rust-analyzer may not have read all of them.
     fn has_unread_sources(&self) -> bool;
 

@@ -116,6 +116,10 @@ impl Evaluator for Answers {
         Ok(())
     }
 
+    fn forget_analysis(&mut self) -> anyhow::Result<()> {
+        Ok(())
+    }
+
     fn has_unread_sources(&self) -> bool {
         false
     }
@@ -241,7 +245,7 @@ impl Table {
         let (peer, rows) = (Peer::default(), Arc::default());
         let supervisor = CellSupervisor::start(Self::program(&peer, &runtime.socket()), &link).unwrap();
         let answers = Answers { rows: Arc::clone(&rows), peer: peer.clone(), variables: Vec::new() };
-        let engine = Engine::new(Box::new(answers), supervisor, &link, &interrupts, &Inspector::start(), &runtime);
+        let engine = Engine::new(Box::new(answers), supervisor, &link, &interrupts, &Inspector::start(), &runtime, None);
         Self { engine, interrupts, rows, peer, can_be_undone: true, _folder: folder }
     }
 

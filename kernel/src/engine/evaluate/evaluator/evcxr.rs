@@ -110,7 +110,8 @@ impl Evaluator for Evcxr {
             return Ok(());
         }
         if self.has_sources {
-            // rust-analyzer has already inferred types for the cell that needed the sources.
+            // This only reads the sources: a cell has already made rust-analyzer infer types, or nobody has asked for any since they
+            // were forgotten.
             self.context.hover_at("let", "let".len())?;
         } else {
             self.read_sources()?;
@@ -121,6 +122,11 @@ impl Evaluator for Evcxr {
         }
         self.has_read = true;
         Ok(())
+    }
+
+    fn forget_analysis(&mut self) -> Result<()> {
+        self.has_read = false;
+        self.context.analyzer().forget().map_err(plain)
     }
 
     fn has_unread_sources(&self) -> bool {

@@ -61,6 +61,16 @@ impl SharedAnalyzer {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Drops all that rust-analyzer knows, with its memory. It reads the crates again at the next code that is analysed.
+    ///
+    /// # Errors
+    ///
+    /// The folder of the session is gone.
+    pub fn forget(&self) -> Result<(), Error> {
+        self.lock().forget()?;
+        Ok(())
+    }
+
     /// Sets the source. Others can ask while cargo looks for crates and builds them.
     pub(crate) fn set_source(&self, source: String) -> Result<MutexGuard<'_, RustAnalyzer>, Error> {
         let manifest = self.lock().changed_manifest(&source)?;

@@ -1,0 +1,71 @@
+//! `cargo xtask test --target aarch64` compiles for another architecture, and runs the Rust tests with QEMU's emulation of one process.
+
+use crate::environment::cargo;
+use crate::step;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// The only target that is tested in this way.
+const TARGET: &str = "aarch64-unknown-linux-gnu";
+
+/// The C compiler for the target, and the folder with the target's C library.
+const COMPILER: &str = "aarch64-linux-gnu-gcc";
+const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
+
+/// The packages of Debian and Ubuntu with the C compiler, its library and the emulation.
+const PACKAGES: &str = "gcc-aarch64-linux-gnu qemu-user-static binfmt-support";
+
+/// The tests that the emulation cannot run, each with the reason.
+const LEFT_OUT: [(&str, &str); 0] = [];
+
+/// The command with which a target is chosen; `None` for a target that is not known.
+pub(super) fn is_known(target: &str) -> bool {
+    [TARGET, "aarch64", "arm64"].contains(&target)
+}
+
+/// Builds candle and the prelude without optimisation, as `cargo build` does, and all tests with it, and runs these.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    step::step("tools of aarch64", || find_tools(root))?;
+    step::step("build candle and the prelude without optimisation", || {
+        step::run(for_target(root).args(["build", "--locked", "--package", "ferrotune-prelude", "--target", TARGET]))
+    })?;
+    let tests = ["test", "--release", "--locked", "--workspace", "--no-fail-fast", "--target", TARGET];
+    let kinds = ["--lib", "--bins", "--examples", "--tests"];
+    step::step("build the tests", || step::run(for_target(root).args(tests).args(kinds).arg("--no-run")))?;
+    step::step("tests on an emulated aarch64", || {
+        for (test, reason) in LEFT_OUT {
+            eprintln!("left out: {test}: {reason}");
+        }
+        let skipped = LEFT_OUT.iter().flat_map(|(test, _)| ["--skip", test]);
+        step::run(for_target(root).args(tests).args(kinds).arg("--").args(skipped))
+    })
+}
+
+/// Whether this machine compiles and emulates; otherwise an error that says what is missing.
+pub(crate) fn find_tools(root: &Path) -> Result<()> {
+    let folder = root.join("target/emulated");
+    let (source, program) = (folder.join("starts.c"), folder.join("starts"));
+    fs::create_dir_all(&folder)?;
+    fs::write(&source, "int main(void) { return 0; }\n").with_context(|| format!("cannot write {}", source.display()))?;
+    let cure = format!("(Debian and Ubuntu: apt-get install {PACKAGES})");
+    let compiled = Command::new(COMPILER).arg(&source).arg("-o").arg(&program).status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        bail!("{COMPILER}, the C compiler for aarch64, is not installed or does not work; install it {cure}");
+    }
+    if !Command::new(&program).env("QEMU_LD_PREFIX", LIBRARIES).status().is_ok_and(|status| status.success()) {
+        bail!("this system does not start programs for aarch64; install QEMU, and mount binfmt_misc {cure}");
+    }
+    let mut add = Command::new("rustup");
+    step::run(add.args(["target", "add", TARGET]).current_dir(root))
+        .context("the standard library for aarch64 cannot be installed")
+}
+
+/// A cargo that links for the target, and whose programs find its C library.
+fn for_target(root: &Path) -> Command {
+    let mut cargo = cargo(root);
+    let variable = TARGET.replace('-', "_").to_uppercase();
+    cargo.env(format!("CARGO_TARGET_{variable}_LINKER"), COMPILER).env("QEMU_LD_PREFIX", LIBRARIES);
+    cargo
+}
