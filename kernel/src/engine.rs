@@ -63,7 +63,7 @@ struct Engine {
     inspector: Inspector,
     runtime: Runtime,
     leisure: Leisure,
-    /// After which idle time rust-analyzer's knowledge is dropped; none if it is kept.
+    /// After which idle time rust-analyzer forgets the crates; none if it never does.
     idle: Option<Duration>,
 }
 
@@ -105,12 +105,7 @@ impl Engine {
                 self.inspector.learn(self.knowledge());
                 self.link.emit(Output::Done(result));
                 if self.evaluator.has_unread_sources() {
-                    self.read_sources();
-                }
-            }
-            Work::Analyse => {
-                if self.will_analyse() {
-                    self.read_sources();
+                    self.prepare_analysis();
                 }
             }
         }

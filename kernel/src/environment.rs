@@ -39,7 +39,7 @@ const OBJECT_CACHE_VARIABLE: &str = "FERROTUNE_OBJECT_CACHE";
 /// The size of the cache without [`OBJECT_CACHE_VARIABLE`].
 const OBJECT_CACHE_BYTES: u64 = 10 << 30;
 
-/// The user's variable for the time without cells and questions after which rust-analyzer's knowledge is dropped: a duration, or `none`.
+/// The user's variable for the time without variables and questions after which rust-analyzer forgets the crates: a duration, or `none`.
 const COMPLETION_IDLE_VARIABLE: &str = "FERROTUNE_COMPLETION_IDLE";
 
 /// That time without [`COMPLETION_IDLE_VARIABLE`].
@@ -55,14 +55,14 @@ pub(crate) fn object_cache_bytes() -> Result<Option<u64>> {
     size(OBJECT_CACHE_VARIABLE, OBJECT_CACHE_BYTES)
 }
 
-/// After which idle time rust-analyzer's knowledge is dropped; none if it is kept.
+/// After which idle time rust-analyzer forgets the crates; none if it never does.
 pub(crate) fn completion_idle() -> Result<Option<Duration>> {
     match std::env::var_os(COMPLETION_IDLE_VARIABLE).map(|value| value.to_string_lossy().into_owned()) {
         None => Ok(Some(COMPLETION_IDLE)),
         Some(value) if value == "none" => Ok(None),
         Some(value) => match ferrotune_magics::seconds(&value) {
             Ok(seconds) => Ok(Some(Duration::from_secs_f64(seconds))),
-            Err(problem) => Err(anyhow!("{COMPLETION_IDLE_VARIABLE}={value}: {problem}, or none")),
+            Err(_) => Err(anyhow!("{COMPLETION_IDLE_VARIABLE}={value} is no idle time; write it as 90s, 10m or 2h, or none")),
         },
     }
 }

@@ -178,8 +178,6 @@ pub(crate) struct Completion {
 pub(crate) enum Work {
     /// Run a cell.
     Execute { cell: Cell, outputs: mpsc::UnboundedSender<Output> },
-    /// Make rust-analyzer read its sources, because a question waits for them.
-    Analyse,
 }
 
 /// A question that is answered while cells run, one question after the other. A dropped `reply` means that there is no answer.

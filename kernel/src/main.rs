@@ -28,7 +28,6 @@ mod toolchain;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use devices::DEVICES;
-use execution::{Question, Work};
 use ferrotune_tuner::supervisor::{Origin, Trust};
 use objects::Objects;
 use runtime::Runtime;
@@ -271,13 +270,7 @@ fn serve(connection_file: &Path, runtime: Runtime) -> Result<()> {
         let interrupts = engine::Interrupts::default();
         let inspector = engine::Inspector::start();
         let work = engine::start(runtime, interrupts.clone(), inspector.clone());
-        let analyse = work.clone();
-        let ask = Box::new(move |question| {
-            if !matches!(question, Question::Look { .. }) && analyse.send(Work::Analyse).is_err() {
-                tracing::debug!("the engine has ended");
-            }
-            inspector.ask(question);
-        });
+        let ask = Box::new(move |question| inspector.ask(question));
         let end = Box::new({
             let interrupts = interrupts.clone();
             move || interrupts.end()

@@ -17,7 +17,7 @@ use std::sync::mpsc::Receiver;
 /// when the kernel ends.
 pub(super) fn wait(interrupts: &Interrupts, link: &CellLink, work: &Receiver<Work>) -> Option<Work> {
     for work in work {
-        let Work::Execute { cell, outputs } = &work else { continue };
+        let Work::Execute { cell, outputs } = &work;
         link.begin_cell(None, outputs.clone(), cell.allow_stdin);
         match begin(interrupts, link, cell) {
             Begun::NeedsEngine => return Some(work),

@@ -27,6 +27,9 @@ use std::time::Duration;
 /// The idle time that counts as a pause. Cells of a notebook that runs as a whole follow each other faster.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// The longest time between two looks at what rust-analyzer keeps. Each look returns what questions have freed to the system.
+const LOOK: Duration = Duration::from_secs(60);
+
 /// Starts the engine's thread, and returns the sender of its work.
 pub(crate) fn start(runtime: Runtime, interrupts: Interrupts, inspector: Inspector) -> Sender<Work> {
     let (sender, arrivals) = mpsc::channel();
@@ -46,8 +49,8 @@ pub(crate) fn start(runtime: Runtime, interrupts: Interrupts, inspector: Inspect
 /// Passes work on to the engine. A cell with a wrong magic fails at once, even if the engine is not ready.
 fn admit(arrivals: &Receiver<Work>, accepted: &Sender<Work>, is_ready: &AtomicBool) {
     for work in arrivals {
+        let Work::Execute { cell, outputs } = &work;
         if !is_ready.load(Ordering::Acquire)
-            && let Work::Execute { cell, outputs } = &work
             && let Err(failure) = steps(&cell.code)
         {
             if outputs.send(Output::Done(Err(failure))).is_err() {
@@ -205,16 +208,13 @@ pub(super) enum Leisure {
     Analysis,
     /// The engine returns the memory that the analysis has freed to the system.
     Memory,
-    /// After a long time, rust-analyzer forgets what it has read.
-    Forgetting,
-    /// None: rust-analyzer reads its sources again when a cell or a question needs them.
-    Forgotten,
+    /// After this time rust-analyzer forgets the crates if nobody has asked it for long; never where there is no time.
+    Forgetting(Option<Duration>),
 }
 
 impl Engine {
     /// Makes rust-analyzer read its sources. If this fails, there are no completions, and everything else continues.
-    pub(super) fn read_sources(&mut self) {
-        self.leisure = Leisure::Memory;
+    pub(super) fn prepare_analysis(&mut self) {
         let done = panic::catch_unwind(AssertUnwindSafe(|| self.evaluator.prepare_analysis()));
         match done {
             Ok(Ok(_)) => self.inspector.learn(self.knowledge()),
@@ -226,38 +226,43 @@ impl Engine {
         }
     }
 
-    /// Whether rust-analyzer will read its sources in the next pause, or when a question needs them.
+    /// Whether rust-analyzer will read its sources in the next pause.
     pub(super) fn will_analyse(&self) -> bool {
-        matches!(self.leisure, Leisure::Analysis | Leisure::Forgotten)
+        self.leisure == Leisure::Analysis
     }
 
     /// How long the engine waits for work before its next task; none if it has no task.
     fn time_to_next_task(&self) -> Option<Duration> {
         match self.leisure {
             Leisure::Analysis | Leisure::Memory => Some(PAUSE),
-            Leisure::Forgetting => self.idle,
-            Leisure::Forgotten => None,
+            Leisure::Forgetting(time) => time,
         }
     }
 
     fn use_pause(&mut self) {
-        match self.leisure {
-            Leisure::Analysis => self.read_sources(),
+        self.leisure = match self.leisure {
+            Leisure::Analysis => {
+                self.prepare_analysis();
+                Leisure::Memory
+            }
             Leisure::Memory => {
                 allocator::return_freed_memory();
-                self.leisure = Leisure::Forgetting;
+                Leisure::Forgetting(self.idle.map(|idle| idle.min(LOOK)))
             }
-            Leisure::Forgetting => {
-                self.leisure = Leisure::Forgotten;
-                if let Err(error) = self.evaluator.forget_analysis() {
-                    tracing::warn!("rust-analyzer keeps its memory: {}", chain::in_one_line(&error));
-                }
-                // The inspector has the analyzer, too.
-                self.inspector.learn(self.knowledge());
-                allocator::return_freed_memory();
-            }
-            Leisure::Forgotten => {}
-        }
+            Leisure::Forgetting(_) => Leisure::Forgetting(self.idle.map(|idle| self.forget_unused(idle).min(LOOK))),
+        };
+    }
+
+    /// Makes rust-analyzer forget the crates if nobody has asked it for this time. Returns the time after which to try again.
+    fn forget_unused(&mut self, idle: Duration) -> Duration {
+        let done = panic::catch_unwind(AssertUnwindSafe(|| self.evaluator.forget_unused(idle)));
+        allocator::return_freed_memory();
+        done.map_err(|_| "it panicked".to_owned())
+            .and_then(|result| result.map_err(|error| chain::in_one_line(&error)))
+            .unwrap_or_else(|reason| {
+                tracing::warn!("rust-analyzer keeps its memory: {reason}");
+                idle
+            })
     }
 }
 
@@ -271,7 +276,7 @@ fn refuse_all(reason: &str, inspector: &Inspector, work: &Receiver<Work>) {
 
 /// Fails a cell with the reason for which there is no engine.
 fn refuse(reason: &str, work: Work) {
-    let Work::Execute { outputs, .. } = work else { return };
+    let Work::Execute { outputs, .. } = work;
     if outputs.send(Output::Done(Err(Failure::new(ErrorName::EngineError, reason)))).is_err() {
         tracing::debug!("nobody waits for the cell");
     }

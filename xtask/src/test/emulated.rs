@@ -20,7 +20,7 @@ const PACKAGES: &str = "gcc-aarch64-linux-gnu qemu-user-static binfmt-support";
 /// The tests that the emulation cannot run, each with the reason.
 const LEFT_OUT: [(&str, &str); 0] = [];
 
-/// The command with which a target is chosen; `None` for a target that is not known.
+/// Whether a target is the one that is tested.
 pub(super) fn is_known(target: &str) -> bool {
     [TARGET, "aarch64", "arm64"].contains(&target)
 }
@@ -29,17 +29,20 @@ pub(super) fn is_known(target: &str) -> bool {
 pub(crate) fn run(root: &Path) -> Result<()> {
     step::step("tools of aarch64", || find_tools(root))?;
     step::step("build candle and the prelude without optimisation", || {
-        step::run(for_target(root).args(["build", "--locked", "--package", "ferrotune-prelude", "--target", TARGET]))
+        step::run(for_target(root, "build").args(["--package", "ferrotune-prelude"]))
     })?;
-    let tests = ["test", "--release", "--locked", "--workspace", "--no-fail-fast", "--target", TARGET];
-    let kinds = ["--lib", "--bins", "--examples", "--tests"];
-    step::step("build the tests", || step::run(for_target(root).args(tests).args(kinds).arg("--no-run")))?;
+    // The tests start programs that are examples.
+    step::step("build the examples", || {
+        step::run(for_target(root, "build").args(["--release", "--workspace", "--examples"]))
+    })?;
+    let tests = ["--release", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"];
+    step::step("build the tests", || step::run(for_target(root, "test").args(tests).arg("--no-run")))?;
     step::step("tests on an emulated aarch64", || {
         for (test, reason) in LEFT_OUT {
             eprintln!("left out: {test}: {reason}");
         }
         let skipped = LEFT_OUT.iter().flat_map(|(test, _)| ["--skip", test]);
-        step::run(for_target(root).args(tests).args(kinds).arg("--").args(skipped))
+        step::run(for_target(root, "test").args(tests).arg("--").args(skipped))
     })
 }
 
@@ -48,7 +51,8 @@ pub(crate) fn find_tools(root: &Path) -> Result<()> {
     let folder = root.join("target/emulated");
     let (source, program) = (folder.join("starts.c"), folder.join("starts"));
     fs::create_dir_all(&folder)?;
-    fs::write(&source, "int main(void) { return 0; }\n").with_context(|| format!("cannot write {}", source.display()))?;
+    fs::write(&source, "int main(void) { return 0; }\n")
+        .with_context(|| format!("cannot write {}", source.display()))?;
     let cure = format!("(Debian and Ubuntu: apt-get install {PACKAGES})");
     let compiled = Command::new(COMPILER).arg(&source).arg("-o").arg(&program).status();
     if !compiled.is_ok_and(|status| status.success()) {
@@ -62,10 +66,11 @@ pub(crate) fn find_tools(root: &Path) -> Result<()> {
         .context("the standard library for aarch64 cannot be installed")
 }
 
-/// A cargo that links for the target, and whose programs find its C library.
-fn for_target(root: &Path) -> Command {
+/// A command of cargo that builds for the target, and whose programs find its C library.
+fn for_target(root: &Path, command: &str) -> Command {
     let mut cargo = cargo(root);
     let variable = TARGET.replace('-', "_").to_uppercase();
+    cargo.args([command, "--locked", "--target", TARGET]);
     cargo.env(format!("CARGO_TARGET_{variable}_LINKER"), COMPILER).env("QEMU_LD_PREFIX", LIBRARIES);
     cargo
 }

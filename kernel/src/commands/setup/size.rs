@@ -4,7 +4,7 @@ use crate::folders::bytes;
 use ferrotune_machine::format;
 use std::path::{Path, PathBuf};
 
-/// The size of the download, and the size on disk after it: Rust 1.95.0 on x86-64, without documentation. On aarch64 it is 556 MiB.
+/// The size of the download, and the size on disk after it: Rust 1.95.0 on x86-64, without documentation. On aarch64 the size on disk is 556 MiB.
 pub(super) const DOWNLOAD: &str = "130 MiB";
 pub(super) const DISK: &str = "570 MiB";
 

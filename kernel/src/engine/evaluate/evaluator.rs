@@ -19,8 +19,9 @@ pub(in crate::engine) trait Evaluator {
     /// Gives rust-analyzer the real sources before a cell needs them, and makes rust-analyzer infer a type for the first time.
     fn prepare_analysis(&mut self) -> Result<()>;
 
-    /// Drops all that rust-analyzer knows. It reads its sources again when a cell or [`Evaluator::prepare_analysis`] needs them.
-    fn forget_analysis(&mut self) -> Result<()>;
+    /// Makes rust-analyzer forget the crates if it was not asked for this time. It reads them again when it is asked. Returns the time
+    /// after which to try again.
+    fn forget_unused(&mut self, idle: Duration) -> Result<Duration>;
 
     /// Whether a cell has given rust-analyzer the real sources and rust-analyzer may not have read all of them.
     fn has_unread_sources(&self) -> bool;

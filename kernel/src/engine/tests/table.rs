@@ -116,8 +116,8 @@ impl Evaluator for Answers {
         Ok(())
     }
 
-    fn forget_analysis(&mut self) -> anyhow::Result<()> {
-        Ok(())
+    fn forget_unused(&mut self, idle: Duration) -> anyhow::Result<Duration> {
+        Ok(idle)
     }
 
     fn has_unread_sources(&self) -> bool {
@@ -245,7 +245,8 @@ impl Table {
         let (peer, rows) = (Peer::default(), Arc::default());
         let supervisor = CellSupervisor::start(Self::program(&peer, &runtime.socket()), &link).unwrap();
         let answers = Answers { rows: Arc::clone(&rows), peer: peer.clone(), variables: Vec::new() };
-        let engine = Engine::new(Box::new(answers), supervisor, &link, &interrupts, &Inspector::start(), &runtime, None);
+        let engine =
+            Engine::new(Box::new(answers), supervisor, &link, &interrupts, &Inspector::start(), &runtime, None);
         Self { engine, interrupts, rows, peer, can_be_undone: true, _folder: folder }
     }
 

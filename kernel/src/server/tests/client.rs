@@ -27,7 +27,7 @@ pub(super) fn engine(script: impl Fn(&Cell, Outputs) + Send + 'static) -> Engine
     let (work, queue) = work::channel();
     std::thread::spawn(move || {
         for work in queue {
-            let Work::Execute { cell, outputs } = work else { continue };
+            let Work::Execute { cell, outputs } = work;
             script(&cell, outputs);
         }
     });

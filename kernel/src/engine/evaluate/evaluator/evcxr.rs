@@ -20,7 +20,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The Rust that evcxr runs before the user's first cell.
 ///
@@ -110,8 +110,7 @@ impl Evaluator for Evcxr {
             return Ok(());
         }
         if self.has_sources {
-            // This only reads the sources: a cell has already made rust-analyzer infer types, or nobody has asked for any since they
-            // were forgotten.
+            // rust-analyzer has already inferred types for the cell that needed the sources.
             self.context.hover_at("let", "let".len())?;
         } else {
             self.read_sources()?;
@@ -124,9 +123,8 @@ impl Evaluator for Evcxr {
         Ok(())
     }
 
-    fn forget_analysis(&mut self) -> Result<()> {
-        self.has_read = false;
-        self.context.analyzer().forget().map_err(plain)
+    fn forget_unused(&mut self, idle: Duration) -> Result<Duration> {
+        self.context.analyzer().forget_unused(idle).map_err(plain)
     }
 
     fn has_unread_sources(&self) -> bool {

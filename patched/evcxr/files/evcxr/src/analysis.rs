@@ -8,6 +8,7 @@ use crate::rust_analyzer::RustAnalyzer;
 use crate::rust_analyzer::load_workspace;
 use ra_ap_ide::{Analysis, FileId};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The user's code amid generated code.
 pub struct AnalysedCode {
@@ -61,14 +62,20 @@ impl SharedAnalyzer {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops all that rust-analyzer knows, with its memory. It reads the crates again at the next code that is analysed.
+    /// Makes rust-analyzer forget the crates, unless it was asked in this time. It reads them again when it is asked. Returns the time
+    /// after which to try again.
     ///
     /// # Errors
     ///
     /// The folder of the session is gone.
-    pub fn forget(&self) -> Result<(), Error> {
-        self.lock().forget()?;
-        Ok(())
+    pub fn forget_unused(&self, idle: Duration) -> Result<Duration, Error> {
+        let mut analyzer = self.lock();
+        let Some(unused) = analyzer.unused_for() else { return Ok(idle) };
+        if unused < idle {
+            return Ok(idle - unused);
+        }
+        analyzer.forget()?;
+        Ok(idle)
     }
 
     /// Sets the source. Others can ask while cargo looks for crates and builds them.
