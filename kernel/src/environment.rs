@@ -62,7 +62,9 @@ pub(crate) fn completion_idle() -> Result<Option<Duration>> {
         Some(value) if value == "none" => Ok(None),
         Some(value) => match ferrotune_magics::seconds(&value) {
             Ok(seconds) => Ok(Some(Duration::from_secs_f64(seconds))),
-            Err(_) => Err(anyhow!("{COMPLETION_IDLE_VARIABLE}={value} is no idle time; write it as 90s, 10m or 2h, or none")),
+            Err(_) => {
+                Err(anyhow!("{COMPLETION_IDLE_VARIABLE}={value} is no idle time; write it as 90s, 10m or 2h, or none"))
+            }
         },
     }
 }

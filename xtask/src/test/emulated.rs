@@ -17,8 +17,32 @@ const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
 /// The packages of Debian and Ubuntu with the C compiler, its library and the emulation.
 const PACKAGES: &str = "gcc-aarch64-linux-gnu qemu-user-static binfmt-support";
 
-/// The tests that the emulation cannot run, each with the reason.
-const LEFT_OUT: [(&str, &str); 0] = [];
+/// The packages whose tests the emulation cannot run, with the reason.
+const PACKAGES_LEFT_OUT: [(&str, &[&str]); 2] = [
+    ("QEMU knows no subreaper, without which no search starts", &["ferrotune-study", "ferrotune-trial"]),
+    ("there is no plugin of XLA for aarch64 here", &["ferrotune-pjrt-plugin", "ferrotune-xla"]),
+];
+
+/// Parts of the names of other tests that it cannot run, with the reason.
+const LEFT_OUT: [(&str, &[&str]); 7] = [
+    ("there is no plugin of XLA for aarch64 here", &["compiled::", "plugin::"]),
+    (
+        "for QEMU, a program that is missing has started and failed",
+        &["a_cargo_that_is_missing_is_named", "program_that_hangs_costs_the_deadline", "what_cannot_start_is_an_error"],
+    ),
+    ("QEMU clears no memory in a fork", &["a_fork_is_not_the_original"]),
+    ("QEMU maps no code of the system", &["own_code_is_found_as_its_file_counts"]),
+    ("QEMU copies no stack that ends within the copy", &["stacks_reach_the_beginning_of_their_thread"]),
+    ("the test compares times", &["prefetch_hides_the_pipeline_behind_the_step"]),
+    (
+        "the test takes minutes here",
+        &[
+            "a_range_that_changes_is_kept_to",
+            "auto_leaves_a_place_that_it_knows_exactly",
+            "learning_oracles_find_more_than_random_draws",
+        ],
+    ),
+];
 
 /// Whether a target is the one that is tested.
 pub(super) fn is_known(target: &str) -> bool {
@@ -31,18 +55,21 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     step::step("build candle and the prelude without optimisation", || {
         step::run(for_target(root, "build").args(["--package", "ferrotune-prelude"]))
     })?;
+    let packages = || {
+        let left_out = PACKAGES_LEFT_OUT.iter().flat_map(|(_, packages)| *packages);
+        ["--release", "--workspace"].into_iter().chain(left_out.flat_map(|package| ["--exclude", package]))
+    };
     // The tests start programs that are examples.
-    step::step("build the examples", || {
-        step::run(for_target(root, "build").args(["--release", "--workspace", "--examples"]))
-    })?;
-    let tests = ["--release", "--workspace", "--no-fail-fast", "--lib", "--bins", "--tests"];
-    step::step("build the tests", || step::run(for_target(root, "test").args(tests).arg("--no-run")))?;
+    step::step("build the examples", || step::run(for_target(root, "build").args(packages()).arg("--examples")))?;
+    let kinds = ["--lib", "--bins", "--tests"];
+    step::step("build the tests", || step::run(for_target(root, "test").args(packages()).args(kinds).arg("--no-run")))?;
     step::step("tests on an emulated aarch64", || {
-        for (test, reason) in LEFT_OUT {
-            eprintln!("left out: {test}: {reason}");
+        for (reason, names) in PACKAGES_LEFT_OUT.iter().chain(&LEFT_OUT) {
+            eprintln!("left out, because {reason}: {}", names.join(", "));
         }
-        let skipped = LEFT_OUT.iter().flat_map(|(test, _)| ["--skip", test]);
-        step::run(for_target(root, "test").args(tests).arg("--").args(skipped))
+        let skipped = LEFT_OUT.iter().flat_map(|(_, names)| *names).flat_map(|name| ["--skip", name]);
+        let mut tests = for_target(root, "test");
+        step::run(tests.args(packages()).args(kinds).args(["--no-fail-fast", "--"]).args(skipped))
     })
 }
 
