@@ -65,11 +65,14 @@ WRITES_CODE = """fn main() {
 
 @pytest.fixture
 def with_macros(start, tmp_path):
-    """A notebook, and its folder, with the crate above."""
-    root = crate(tmp_path, "years", MACROS)
+    return notebook_with_macros(start(), tmp_path)
+
+
+def notebook_with_macros(kernel, folder):
+    """A notebook with the crate above."""
+    root = crate(folder, "years", MACROS)
     manifest = root / "Cargo.toml"
     manifest.write_text(f"{manifest.read_text()}\n[lib]\nproc-macro = true\n")
-    kernel = start()
     kernel.ok(f':dep years = {{ path = "{root}" }}\nuse years::*;')
     return kernel
 
@@ -110,11 +113,30 @@ def test_macro_that_ends_its_process_costs_one_cell(with_macros):
 def test_process_that_expands_macros_ends_with_the_kernel(with_macros):
     kernel = with_macros
     kernel.ok("let two = year!(2);")
-    pid = kernel.manager.provisioner.process.pid
-    servers = [process for process in pathlib.Path("/proc").glob("[0-9]*") if is_server_of(process, pid)]
-    assert len(servers) == 1
+    (server,) = servers_of(kernel)
     kernel.close()
-    wait_for(lambda: not servers[0].exists(), "end of the process")
+    wait_for(lambda: not server.exists(), "end of the process")
+
+
+def test_macros_are_known_again_after_an_idle_time(start, tmp_path):
+    kernel = notebook_with_macros(start(env={"FERROTUNE_COMPLETION_IDLE": "8s"}), tmp_path)
+    kernel.ok("let two = year!(2);")
+    wait_for(lambda: not servers_of(kernel), "end of the process after the idle time")
+    assert "as_secs" in [text.split("(")[0] for text in kernel.complete("two.as_s")["matches"]]
+    assert len(servers_of(kernel)) == 1
+    kernel.ok("#[derive(Zero, Debug)]\nstruct Metres(u32);\nlet none = Metres::zero();")
+    wait_for(lambda: not servers_of(kernel), "end of the process after the idle time")
+    kernel.ok("%undo")
+    kernel.ok("counter!(Steps);\nlet three = year!(3);")
+    assert kernel.ok("(three - two).as_secs()").result == "31556952"
+    kernel.ok("let steps = Steps(4).next();")
+    assert kernel.ok("steps.0").result == "5"
+
+
+def servers_of(kernel):
+    """The processes that expand macros for a kernel."""
+    pid = kernel.manager.provisioner.process.pid
+    return [process for process in pathlib.Path("/proc").glob("[0-9]*") if is_server_of(process, pid)]
 
 
 def is_server_of(process, kernel):

@@ -39,7 +39,7 @@ const OBJECT_CACHE_VARIABLE: &str = "FERROTUNE_OBJECT_CACHE";
 /// The size of the cache without [`OBJECT_CACHE_VARIABLE`].
 const OBJECT_CACHE_BYTES: u64 = 10 << 30;
 
-/// The user's variable for the time without variables and questions after which rust-analyzer forgets the crates: a duration, or `none`.
+/// The user's variable for the time without cells and questions after which rust-analyzer forgets the crates: a duration, or `none`.
 const COMPLETION_IDLE_VARIABLE: &str = "FERROTUNE_COMPLETION_IDLE";
 
 /// That time without [`COMPLETION_IDLE_VARIABLE`].

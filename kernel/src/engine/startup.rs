@@ -27,7 +27,7 @@ use std::time::Duration;
 /// The idle time that counts as a pause. Cells of a notebook that runs as a whole follow each other faster.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The longest time between two looks at what rust-analyzer keeps. Each look returns what questions have freed to the system.
+/// The longest time between two looks at whether rust-analyzer is in use.
 const LOOK: Duration = Duration::from_secs(60);
 
 /// Starts the engine's thread, and returns the sender of its work.
@@ -124,13 +124,13 @@ fn start_engine(
     inspector: &Inspector,
     link: &CellLink,
 ) -> Result<(Holds, Engine)> {
+    let idle = environment::completion_idle()?;
     runtime.ensure_libraries_load()?;
     let (prelude, held) = build_prelude(runtime, link)?;
     let toolchain = hold_toolchain()?;
     let program = cell_supervisor::program(&prelude.libraries()?, &runtime.socket());
     let supervisor = CellSupervisor::start(program, link)?;
     let evcxr = Evcxr::start(&prelude, runtime, link)?;
-    let idle = environment::completion_idle()?;
     let engine = Engine::new(Box::new(evcxr), supervisor, link, interrupts, inspector, runtime, idle);
     inspector.learn(engine.knowledge());
     Ok(((held, toolchain), engine))
@@ -185,6 +185,7 @@ pub(super) fn run(engine: &mut Engine, mut pending: Option<Work>, work: &Receive
             engine.link.emit(Output::Done(Err(Failure::new(ErrorName::EngineError, text))));
             return Ended::Panicked;
         }
+        engine.begin_pause();
     }
     Ended::NoMoreWork
 }
@@ -208,8 +209,8 @@ pub(super) enum Leisure {
     Analysis,
     /// The engine returns the memory that the analysis has freed to the system.
     Memory,
-    /// After this time rust-analyzer forgets the crates if nobody has asked it for long; never where there is no time.
-    Forgetting(Option<Duration>),
+    /// rust-analyzer forgets the crates if nobody has asked it for the idle time.
+    Forgetting,
 }
 
 impl Engine {
@@ -235,7 +236,7 @@ impl Engine {
     fn time_to_next_task(&self) -> Option<Duration> {
         match self.leisure {
             Leisure::Analysis | Leisure::Memory => Some(PAUSE),
-            Leisure::Forgetting(time) => time,
+            Leisure::Forgetting => self.idle.map(|idle| idle.min(LOOK)),
         }
     }
 
@@ -247,22 +248,30 @@ impl Engine {
             }
             Leisure::Memory => {
                 allocator::return_freed_memory();
-                Leisure::Forgetting(self.idle.map(|idle| idle.min(LOOK)))
+                Leisure::Forgetting
             }
-            Leisure::Forgetting(_) => Leisure::Forgetting(self.idle.map(|idle| self.forget_unused(idle).min(LOOK))),
+            Leisure::Forgetting => {
+                self.forget_unused();
+                Leisure::Memory
+            }
         };
     }
 
-    /// Makes rust-analyzer forget the crates if nobody has asked it for this time. Returns the time after which to try again.
-    fn forget_unused(&mut self, idle: Duration) -> Duration {
-        let done = panic::catch_unwind(AssertUnwindSafe(|| self.evaluator.forget_unused(idle)));
-        allocator::return_freed_memory();
-        done.map_err(|_| "it panicked".to_owned())
-            .and_then(|result| result.map_err(|error| chain::in_one_line(&error)))
-            .unwrap_or_else(|reason| {
-                tracing::warn!("rust-analyzer keeps its memory: {reason}");
-                idle
-            })
+    /// Makes rust-analyzer forget the crates if nobody has asked it for the idle time.
+    fn forget_unused(&mut self) {
+        let Some(idle) = self.idle else { return };
+        match panic::catch_unwind(AssertUnwindSafe(|| self.evaluator.forget_unused(idle))) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!("rust-analyzer keeps its memory: {}", chain::in_one_line(&error)),
+            Err(_) => tracing::warn!("rust-analyzer keeps its memory: it panicked"),
+        }
+    }
+
+    /// After a cell there may again be memory to return.
+    fn begin_pause(&mut self) {
+        if self.leisure == Leisure::Forgetting {
+            self.leisure = Leisure::Memory;
+        }
     }
 }
 

@@ -19,9 +19,8 @@ pub(in crate::engine) trait Evaluator {
     /// Gives rust-analyzer the real sources before a cell needs them, and makes rust-analyzer infer a type for the first time.
     fn prepare_analysis(&mut self) -> Result<()>;
 
-    /// Makes rust-analyzer forget the crates if it was not asked for this time. It reads them again when it is asked. Returns the time
-    /// after which to try again.
-    fn forget_unused(&mut self, idle: Duration) -> Result<Duration>;
+    /// Makes rust-analyzer forget the crates if it was not asked for this time. It reads them again when it is asked.
+    fn forget_unused(&mut self, idle: Duration) -> Result<()>;
 
     /// Whether a cell has given rust-analyzer the real sources and rust-analyzer may not have read all of them.
     fn has_unread_sources(&self) -> bool;

@@ -116,8 +116,8 @@ impl Evaluator for Answers {
         Ok(())
     }
 
-    fn forget_unused(&mut self, idle: Duration) -> anyhow::Result<Duration> {
-        Ok(idle)
+    fn forget_unused(&mut self, _idle: Duration) -> anyhow::Result<()> {
+        Ok(())
     }
 
     fn has_unread_sources(&self) -> bool {

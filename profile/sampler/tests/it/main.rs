@@ -72,7 +72,7 @@ fn time_in(samples: &Samples, function: &str) -> u64 {
 #[test]
 fn time_is_counted_where_it_is_used() {
     let samples = sampled(|| {
-        // QEMU copies nothing of a stack on which less is in use than a copy can have.
+        // QEMU copies nothing of a stack that is shorter than the 64 KiB of a copy.
         let room = std::hint::black_box([0_u8; 1 << 17]);
         heavy(Duration::from_millis(600));
         light(Duration::from_millis(200));

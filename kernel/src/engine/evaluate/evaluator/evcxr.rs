@@ -123,7 +123,7 @@ impl Evaluator for Evcxr {
         Ok(())
     }
 
-    fn forget_unused(&mut self, idle: Duration) -> Result<Duration> {
+    fn forget_unused(&mut self, idle: Duration) -> Result<()> {
         self.context.analyzer().forget_unused(idle).map_err(plain)
     }
 

@@ -7,7 +7,7 @@ use crate::eval_context::ContextState;
 use crate::rust_analyzer::RustAnalyzer;
 use crate::rust_analyzer::load_workspace;
 use ra_ap_ide::{Analysis, FileId};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// The user's code amid generated code.
@@ -62,20 +62,21 @@ impl SharedAnalyzer {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes rust-analyzer forget the crates, unless it was asked in this time. It reads them again when it is asked. Returns the time
-    /// after which to try again.
+    /// Makes rust-analyzer forget the crates, unless it is asked now or was asked in this time. It reads them again when it is asked.
     ///
     /// # Errors
     ///
-    /// The folder of the session is gone.
-    pub fn forget_unused(&self, idle: Duration) -> Result<Duration, Error> {
-        let mut analyzer = self.lock();
-        let Some(unused) = analyzer.unused_for() else { return Ok(idle) };
-        if unused < idle {
-            return Ok(idle - unused);
+    /// The folder of the session cannot be made.
+    pub fn forget_unused(&self, idle: Duration) -> Result<(), Error> {
+        let mut analyzer = match self.0.try_lock() {
+            Ok(analyzer) => analyzer,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        if analyzer.unused_for().is_some_and(|unused| unused >= idle) {
+            analyzer.forget()?;
         }
-        analyzer.forget()?;
-        Ok(idle)
+        Ok(())
     }
 
     /// Sets the source. Others can ask while cargo looks for crates and builds them.
@@ -91,6 +92,8 @@ impl SharedAnalyzer {
     pub fn look_at<T>(&self, source: &str, ask: impl FnOnce(&Analysis, FileId) -> T) -> T {
         let mut analyzer = self.lock();
         let (analysis, file) = analyzer.look_at(source);
-        ask(&analysis, file)
+        let answer = ask(&analysis, file);
+        analyzer.was_used();
+        answer
     }
 }
