@@ -347,7 +347,7 @@ such as the program and the prelude, are in memory once for all kernels of a mac
 {chr(10).join(rows)}
 
 The idle time is {IDLE_S} s here, by `FERROTUNE_COMPLETION_IDLE`, and the last row is measured before the kernel returns freed memory, which it
-does within a minute. The goal for the private memory after it is ≤ 60 MiB: {verdict(private <= 60 * 2**20)}.
+does within a minute. The goal for the private memory after the idle time is ≤ 60 MiB: {verdict(private <= 60 * 2**20)}.
 
 {KERNELS} kernels on this machine, each of which runs a cell each minute, in turn `let` and a product with candle, for {len(seconds) // KERNELS} minutes: they take
 {taken / 2**30:.1f} GiB together; a cell takes {time(statistics.median(seconds))} in the median, and {time(longest)} at most.

@@ -199,7 +199,7 @@ mod tests {
     fn a_name_that_no_table_has_is_answered_with_all_names() {
         assert_eq!(find("hpo").unwrap().page, "hpo.md");
         let error = find("kernels").err().unwrap().to_string();
-        assert!(error.starts_with("there is no table `kernels`; the names are cells, snapshots, "), "{error}");
+        assert!(error.starts_with("there is no table `kernels`; the names are cells, class, snapshots, "), "{error}");
         assert!(!error.contains('\n'), "{error}");
     }
 }
