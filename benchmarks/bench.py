@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time as clock
 
-from session import Session
+from session import Session, descendants
 
 ROOT = pathlib.Path(__file__).parent.parent
 OURS, RIVAL = "ferrotune", "evcxr"
@@ -115,10 +115,7 @@ def memory_after_one_cell(folder):
 
 def proportional_bytes(pid):
     """Memory of a process and its children; pages that several share count once."""
-    rollup = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
-    (own,) = [line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:")]
-    children = [path.read_text().split() for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")]
-    return int(own) * 1024 + sum(proportional_bytes(child) for some in children for child in some)
+    return sum(private_and_files(pid))
 
 
 def wait_until_idle(pid):
@@ -401,12 +398,13 @@ def a_class(folder, minutes):
 
 def private_and_files(pid):
     """Memory of a process and its children without a file, and that of files; pages that several processes share count once."""
-    rollup = [line.split() for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]]
-    bytes_of = {words[0].rstrip(":"): int(words[1]) * 1024 for words in rollup}
-    children = [path.read_text().split() for path in pathlib.Path(f"/proc/{pid}/task").glob("*/children")]
-    all_of = [private_and_files(child) for some in children for child in some]
-    all_of.append((bytes_of["Pss_Anon"] + bytes_of["Pss_Shmem"], bytes_of["Pss_File"]))
-    return tuple(map(sum, zip(*all_of)))
+    private, files = 0, 0
+    for process in (pid, *descendants(pid)):
+        rollup = [line.split() for line in pathlib.Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()[1:]]
+        bytes_of = {words[0].rstrip(":"): int(words[1]) * 1024 for words in rollup}
+        private += bytes_of["Pss_Anon"] + bytes_of["Pss_Shmem"]
+        files += bytes_of["Pss_File"]
+    return private, files
 
 
 def available_bytes():

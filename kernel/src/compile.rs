@@ -20,8 +20,8 @@ mod unnamed;
 pub(crate) use starting::mark as mark_starting;
 
 use crate::environment::{
-    self, EVCXR_VARIABLE, PRELUDE_VARIABLE, RESULT_VARIABLE, RUNTIME_VARIABLE, RUSTC_VARIABLE,
-    STANDARD_LIBRARY_VARIABLE, kernel_socket, required, restore_path,
+    self, EVCXR_VARIABLE, PRELUDE_VARIABLE, RESULT_VARIABLE, RUSTC_VARIABLE, STANDARD_LIBRARY_VARIABLE, kernel_socket,
+    restore_path, runtime,
 };
 use crate::prelude::Prelude;
 use anyhow::{Context, Result, bail};
@@ -212,7 +212,7 @@ fn hand_over(made: Made, name: &str, source: &str, library: &Path, statics: &Sta
 
 /// Keeps a generated source under the name that locations of panics have. A thread may panic in this source when later cells run.
 fn keep_source(name: &str, source: &str) -> Result<()> {
-    let folder = PathBuf::from(required(RUNTIME_VARIABLE)?).join(name);
+    let folder = runtime()?.join(name);
     std::fs::create_dir_all(&folder)?;
     Ok(std::fs::write(folder.join("lib.rs"), source)?)
 }
@@ -222,8 +222,7 @@ pub(crate) fn generated_source(location: &str) -> Option<(String, usize)> {
     let (folder, place) = location.rsplit_once("/lib.rs:")?;
     let (_, hash) = folder.rsplit_once(&format!("{SOURCES}/"))?;
     let line = place.split(':').next()?.parse().ok()?;
-    let runtime = PathBuf::from(std::env::var_os(RUNTIME_VARIABLE)?);
-    let source = std::fs::read_to_string(runtime.join(SOURCES).join(hash).join("lib.rs")).ok()?;
+    let source = std::fs::read_to_string(runtime().ok()?.join(SOURCES).join(hash).join("lib.rs")).ok()?;
     Some((source, line))
 }
 

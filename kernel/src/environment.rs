@@ -47,38 +47,34 @@ const COMPLETION_IDLE: Duration = Duration::from_secs(10 * 60);
 
 /// How many bytes of text of one cell are shown; none if there is no limit.
 pub(crate) fn output_limit_bytes() -> Result<Option<u64>> {
-    size(OUTPUT_LIMIT_VARIABLE, OUTPUT_LIMIT_BYTES)
+    setting(OUTPUT_LIMIT_VARIABLE, OUTPUT_LIMIT_BYTES, size)
 }
 
 /// How many bytes of objects are kept on disk; none if no object is kept.
 pub(crate) fn object_cache_bytes() -> Result<Option<u64>> {
-    size(OBJECT_CACHE_VARIABLE, OBJECT_CACHE_BYTES)
+    setting(OBJECT_CACHE_VARIABLE, OBJECT_CACHE_BYTES, size)
 }
 
 /// After which idle time rust-analyzer forgets the crates; none if it never does.
 pub(crate) fn completion_idle() -> Result<Option<Duration>> {
-    match std::env::var_os(COMPLETION_IDLE_VARIABLE).map(|value| value.to_string_lossy().into_owned()) {
-        None => Ok(Some(COMPLETION_IDLE)),
-        Some(value) if value == "none" => Ok(None),
-        Some(value) => match ferrotune_magics::seconds(&value) {
-            Ok(seconds) => Ok(Some(Duration::from_secs_f64(seconds))),
-            Err(_) => {
-                Err(anyhow!("{COMPLETION_IDLE_VARIABLE}={value} is no idle time; write it as 90s, 10m or 2h, or none"))
-            }
-        },
-    }
+    setting(COMPLETION_IDLE_VARIABLE, COMPLETION_IDLE, |value| match ferrotune_magics::seconds(value) {
+        Ok(seconds) => Ok(Duration::from_secs_f64(seconds)),
+        Err(_) => Err(" is no idle time; write it as 90s, 10m or 2h".to_owned()),
+    })
 }
 
-/// The size in an environment variable, or `usual` if the variable is not set; none for the value `none`.
-fn size(variable: &str, usual: u64) -> Result<Option<u64>> {
+/// The value in an environment variable, or `usual` if the variable is not set; none for the value `none`. What `read` says of a wrong
+/// value follows the value in the error.
+fn setting<T>(variable: &str, usual: T, read: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>> {
     match std::env::var_os(variable).map(|value| value.to_string_lossy().into_owned()) {
         None => Ok(Some(usual)),
         Some(value) if value == "none" => Ok(None),
-        Some(value) => match ferrotune_magics::bytes(&value) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(problem) => Err(anyhow!("{variable}={value}: {problem}, or none")),
-        },
+        Some(value) => read(&value).map(Some).map_err(|problem| anyhow!("{variable}={value}{problem}, or none")),
     }
+}
+
+fn size(value: &str) -> Result<u64, String> {
+    ferrotune_magics::bytes(value).map_err(|problem| format!(": {problem}"))
 }
 
 /// The user's variables with which cargo and rustup's proxies would call another toolchain.
@@ -114,6 +110,11 @@ pub(crate) fn path(name: &str) -> Result<PathBuf> {
         }
         _ => Ok(path),
     }
+}
+
+/// The folder of the running kernel.
+pub(crate) fn runtime() -> Result<PathBuf> {
+    required(RUNTIME_VARIABLE).map(PathBuf::from)
 }
 
 /// The value of a variable that a running kernel has set.

@@ -79,7 +79,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         step::run(python.env("FERROTUNE_TEST_IMAGE", "1").args(["-m", "pytest", "-rs", "tests/test_image.py"]))
     })?;
     match emulated::missing_tool(root)? {
-        None => emulated::run(root)?,
+        None => emulated::run_tests(root)?,
         Some(missing) => eprintln!("the tests on an emulated aarch64 are left out: {missing}"),
     }
     step::step("the standard library's examples", || {

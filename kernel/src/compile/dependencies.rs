@@ -9,7 +9,7 @@ mod target;
 use super::manifest::{Manifest, is_of_prelude};
 use super::stoppable::{Ended, Kernel, run};
 use super::{joined, rpath};
-use crate::environment::{self, EVCXR_VARIABLE, RUNTIME_VARIABLE, restore_path};
+use crate::environment::{self, EVCXR_VARIABLE, restore_path};
 use crate::prelude;
 use crate::toolchain::progress::{ENVIRONMENT, Progress};
 use anyhow::{Context, Result, bail};
@@ -130,7 +130,7 @@ pub(super) fn messages(manifest: &Manifest, session: &Path, offline: bool, kerne
 /// Runs `cargo metadata` for a crate that evcxr tries out, or for rust-analyzer. Cargo downloads crates here.
 pub(super) fn metadata(arguments: &[OsString], kernel: &mut Kernel) -> Result<ExitCode> {
     let mut cargo = environment::cargo()?;
-    let runtime = PathBuf::from(environment::required(RUNTIME_VARIABLE)?);
+    let runtime = environment::runtime()?;
     if has_no_crates(arguments, &runtime)? {
         // Nothing is downloaded, so this need not wait for another cargo that downloads into the user's folder.
         cargo.env("CARGO_HOME", runtime.join(HOME_WITHOUT_CRATES));

@@ -3,7 +3,7 @@
 
 use super::dependencies::Dependencies;
 use super::{joined, rpath};
-use crate::environment::{RUNTIME_VARIABLE, STANDARD_LIBRARY_VARIABLE, path, required};
+use crate::environment::{STANDARD_LIBRARY_VARIABLE, path, runtime};
 use crate::toolchain::LINKER_CURE;
 use anyhow::{Context, Result};
 use std::io::ErrorKind;
@@ -61,7 +61,7 @@ fn links_libraries(source: &str) -> bool {
 
 /// The folders of [`LIBRARIES`], for which the C compiler is called once for each kernel; `None` if it does not find them.
 fn folders() -> Result<Option<Vec<PathBuf>>> {
-    let known = PathBuf::from(required(RUNTIME_VARIABLE)?).join(FOLDERS);
+    let known = runtime()?.join(FOLDERS);
     let text = match std::fs::read_to_string(&known) {
         Ok(text) => text,
         Err(error) if error.kind() != ErrorKind::NotFound => {

@@ -2,7 +2,7 @@
 //! the prelude that they are linked with. A user's cell is never kept: it may read files and variables that change.
 
 use super::Emit;
-use crate::environment::{RUNTIME_VARIABLE, required};
+use crate::environment::runtime;
 use crate::folders;
 use crate::prelude::Prelude;
 use anyhow::{Context, Result};
@@ -45,7 +45,7 @@ pub(super) struct Kept(PathBuf);
 impl Kept {
     /// The path for the result of this call of rustc; none for a user's cell. The digest of the source is among the call's arguments.
     pub(super) fn of(rustc: &Command, prelude: &Prelude, emit: Emit) -> Result<Option<Self>> {
-        if emit == Emit::Nothing || !PathBuf::from(required(RUNTIME_VARIABLE)?).join(MARK).exists() {
+        if emit == Emit::Nothing || !runtime()?.join(MARK).exists() {
             return Ok(None);
         }
         let mut hasher = Sha256::new();

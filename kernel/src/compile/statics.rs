@@ -4,7 +4,7 @@
 //! second name in the folder of the running kernel. The loader knows a library by its file, and does not load it again.
 
 use super::joined;
-use crate::environment::{RUNTIME_VARIABLE, required};
+use crate::environment::runtime;
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -38,7 +38,7 @@ pub(super) struct Statics {
 
 impl Statics {
     pub(super) fn of(source: &str) -> Result<Statics> {
-        Ok(Statics::in_folder(source, PathBuf::from(required(RUNTIME_VARIABLE)?).join(LIBRARIES)))
+        Ok(Statics::in_folder(source, runtime()?.join(LIBRARIES)))
     }
 
     fn in_folder(source: &str, folder: PathBuf) -> Statics {

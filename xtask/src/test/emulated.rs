@@ -65,12 +65,17 @@ pub(super) fn is_known(target: &str) -> bool {
     [TARGET, "aarch64", "arm64"].contains(&target)
 }
 
-/// Builds candle and the prelude without optimisation, as `cargo build` does, and all tests with it, and runs these.
-pub(crate) fn run(root: &Path) -> Result<()> {
+/// Does what [`run_tests`] does, and fails first if a tool is missing.
+pub(super) fn run(root: &Path) -> Result<()> {
     step::step("tools of aarch64", || match missing_tool(root)? {
         Some(missing) => bail!("{missing}"),
         None => Ok(()),
     })?;
+    run_tests(root)
+}
+
+/// Builds candle and the prelude without optimisation, as `cargo build` does, then all tests with it, and runs these. No tool may be missing.
+pub(crate) fn run_tests(root: &Path) -> Result<()> {
     step::step("build candle and the prelude without optimisation", || {
         step::run(for_target(root, "build").args(["--package", "ferrotune-prelude"]))
     })?;
