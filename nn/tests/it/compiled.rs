@@ -188,7 +188,7 @@ fn a_loop_without_a_step_measures_on_the_device() -> Result<()> {
 #[test]
 fn dropout_draws_anew_in_each_run() -> Result<()> {
     let device = xla()?;
-    let model = nn::cnn([1, 4, 4], &[2], 2).dropout(0.5).build(&device)?;
+    let model = nn::cnn([1, 4, 4], &[2], 2).activation(candle_nn::Activation::Gelu).dropout(0.5).build(&device)?;
     let images = Tensor::ones((3, 1, 4, 4), DType::F32, &device)?;
     let mut step = Step::new(&device, |arguments: &[Tensor]| Ok(vec![model.forward(&arguments[0], true)?]));
     let mut drawn = Vec::new();
