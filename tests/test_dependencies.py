@@ -3,8 +3,10 @@
 import fcntl
 import os
 import pathlib
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from session import wait_for
 from test_cells import compiler
 
@@ -191,7 +193,12 @@ def test_wait_for_another_cargo_is_shown_and_can_be_interrupted(start, tmp_path,
     assert kernel.ok(cell).result == "8"
 
 
-def test_notebook_without_crates_does_not_wait_for_another_cargo(start, tmp_path, monkeypatch):
+@pytest.mark.parametrize("is_there", [False, True])
+def test_notebook_without_crates_does_not_wait_for_another_cargo(start, tmp_path, monkeypatch, is_there):
+    """rust-analyzer prefers a cargo in cargo's home, where rustup has its own."""
+    if is_there:
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin/cargo").symlink_to(shutil.which("cargo"))
     monkeypatch.setenv("CARGO_HOME", str(tmp_path))
     with open(tmp_path / ".package-cache", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -26,8 +26,8 @@ use crate::environment::{
 use crate::prelude::Prelude;
 use anyhow::{Context, Result, bail};
 pub(crate) use definitions::Text;
-pub(crate) use dependencies::CRATES;
 use dependencies::Dependencies;
+pub(crate) use dependencies::{CRATES, environment_of_metadata};
 use linker::Linker;
 use manifest::Manifest;
 use messages::Messages;

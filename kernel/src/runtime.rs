@@ -105,7 +105,6 @@ impl Runtime {
         for name in [CARGO, "rustup"] {
             symlink(&own, stand_ins.join(name))?;
         }
-        sources::write_empty(&folder)?;
         let path = std::env::var_os("PATH").unwrap_or_default();
         let search = std::env::join_paths(std::iter::once(stand_ins.clone()).chain(std::env::split_paths(&path)))?;
         let later = folder.join(TOOLCHAIN);
@@ -158,11 +157,6 @@ impl Runtime {
 
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
-    }
-
-    /// The folder in which evcxr compiles cells.
-    pub(crate) fn cells(&self) -> PathBuf {
-        self.folder.join(CELLS)
     }
 
     /// Whether the prelude is built already.

@@ -129,24 +129,19 @@ pub(super) fn messages(manifest: &Manifest, session: &Path, offline: bool, kerne
 
 /// Runs `cargo metadata` for a crate that evcxr tries out, or for rust-analyzer. Cargo downloads crates here.
 pub(super) fn metadata(arguments: &[OsString], kernel: &mut Kernel) -> Result<ExitCode> {
-    let mut cargo = environment::cargo()?;
-    let runtime = environment::runtime()?;
-    if has_no_crates(arguments, &runtime)? {
-        // Nothing is downloaded, so this need not wait for another cargo that downloads into the user's folder.
-        cargo.env("CARGO_HOME", runtime.join(HOME_WITHOUT_CRATES));
-    }
-    let (ended, errors) = download(cargo.args(arguments), kernel)?;
+    let (ended, errors) = download(environment::cargo()?.args(arguments), kernel)?;
     std::io::stderr().write_all(&errors)?;
     Ok(if ended.status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Whether the arguments of cargo name the manifest of a notebook without crates of its own. The notebook is in the kernel's folder.
-fn has_no_crates(arguments: &[OsString], runtime: &Path) -> Result<bool> {
-    let manifest = arguments.iter().skip_while(|argument| *argument != "--manifest-path").nth(1).map(Path::new);
-    match manifest.filter(|manifest| manifest.starts_with(runtime)) {
-        Some(manifest) => Ok(Manifest::read(manifest)?.dependencies.is_empty()),
-        None => Ok(false),
+/// The variables, besides its own, of a cargo that lists the crates of a notebook for rust-analyzer. Without crates, nothing is
+/// downloaded, and with a home of its own cargo need not wait for another cargo that downloads into the user's.
+pub(crate) fn environment_of_metadata(manifest: &Path, runtime: &Path) -> Result<Vec<(String, String)>> {
+    if !Manifest::read(manifest)?.dependencies.is_empty() {
+        return Ok(Vec::new());
     }
+    let home = runtime.join(HOME_WITHOUT_CRATES).into_os_string().into_string();
+    Ok(home.into_iter().map(|home| ("CARGO_HOME".to_owned(), home)).collect())
 }
 
 /// Runs a cargo that may download crates or wait for another cargo, and shows the download or the wait. Returns how cargo ended

@@ -35,7 +35,7 @@ impl Engine {
         let items = || self.evaluator.item_names().into_iter().map(str::to_owned).collect();
         let rust = match self.evaluator.analysis() {
             Some((analyzer, state)) => RustKnowledge::Known(Box::new(Rust { analyzer, state, items: items() })),
-            None if self.will_analyse() || self.evaluator.has_unread_sources() => RustKnowledge::Later,
+            None if self.will_analyse() || self.evaluator.is_half_prepared() => RustKnowledge::Later,
             None => RustKnowledge::Nothing,
         };
         Knowledge {

@@ -120,7 +120,7 @@ impl Evaluator for Answers {
         Ok(())
     }
 
-    fn has_unread_sources(&self) -> bool {
+    fn is_half_prepared(&self) -> bool {
         false
     }
 

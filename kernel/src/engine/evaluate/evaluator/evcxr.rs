@@ -3,7 +3,6 @@
 
 use super::{Evaluated, Evaluator};
 use crate::cell_supervisor;
-use crate::chain;
 use crate::compile;
 use crate::engine::evaluate::dependencies;
 use crate::engine::evaluate::evaluator_state::EvaluatorState;
@@ -15,9 +14,9 @@ use ::evcxr::{
     CommandContext, ContextState, Converted, Error, EvalContext, EvalContextOutputs, EvalOutputs, SharedAnalyzer,
     Variable,
 };
-use anyhow::{Context, Result};
-use std::fs;
+use anyhow::Result;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,27 +35,18 @@ use ::std::any::Any;
 /// Name of evcxr's phase in which a cell runs.
 const EXECUTION: &str = "Execution";
 
-/// The optimisation level before rust-analyzer has the real sources, and the level afterwards. The level is the same, but the bytes
-/// of the manifest differ: a manifest with other bytes makes rust-analyzer read everything again.
-const BEFORE_SOURCES: &str = "2 ";
-const WITH_SOURCES: &str = "2";
-
-/// evcxr, with the prelude and the runtime for which it is configured.
+/// evcxr, configured for cells that are linked with the prelude.
 pub(in crate::engine) struct Evcxr {
     context: CommandContext,
-    prelude: Prelude,
-    runtime: Runtime,
-    /// Whether rust-analyzer has the real sources, and not empty crates.
-    has_sources: bool,
-    /// Whether rust-analyzer has read the real sources.
-    has_read: bool,
+    /// Whether rust-analyzer is ready to answer questions.
+    is_prepared: bool,
 }
 
 impl Evcxr {
     /// Starts evcxr with a relay in place of its child process. The relay connects to the cell supervisor, which must already run.
     pub(in crate::engine) fn start(prelude: &Prelude, runtime: &Runtime, link: &CellLink) -> Result<Self> {
         let _starting = compile::mark_starting(runtime.folder())?;
-        runtime.hide_sources()?;
+        runtime.show_sources(prelude)?;
         let socket = runtime.socket();
         let mut relay = Command::new(OWN_PROGRAM);
         relay.arg("cell-relay").env(cell_supervisor::KERNEL_VARIABLE, socket).process_group(0);
@@ -64,6 +54,9 @@ impl Evcxr {
         let (mut context, outputs) = EvalContext::with_subprocess_command(relay).map_err(plain)?;
         tracing::debug!("evcxr is ready after {:?}", started.elapsed());
         forward(outputs, link)?;
+        let folder = runtime.folder().to_owned();
+        let environment = move |manifest: &Path| compile::environment_of_metadata(manifest, &folder);
+        context.analyzer().set_cargo_environment(environment);
         let mut state = context.state();
         // A settings file of evcxr may have other values, and no cell works with those.
         state.set_allow_static_linking(true);
@@ -73,53 +66,31 @@ impl Evcxr {
             let (package, value) = runtime.analysis_dependency(name);
             state.add_dep(&package, &value).map_err(plain)?;
         }
-        state.set_opt_level(BEFORE_SOURCES).map_err(plain)?;
         context.eval_with_state(FIRST_CELL, state).map_err(plain)?;
         tracing::debug!("the prelude is in use after {:?}", started.elapsed());
-        let context = CommandContext::with_eval_context(context);
-        Ok(Self { context, prelude: prelude.clone(), runtime: runtime.clone(), has_sources: false, has_read: false })
-    }
-
-    /// Gives rust-analyzer the real sources in place of empty crates.
-    fn read_sources(&mut self) -> Result<()> {
-        if self.has_sources {
-            return Ok(());
-        }
-        self.runtime.show_sources(&self.prelude)?;
-        self.context.execute(&format!(":opt {WITH_SOURCES}")).map_err(plain)?;
-        // evcxr writes the manifest before a cell, but not before a completion.
-        let manifest = self.runtime.cells().join("Cargo.toml");
-        let level = |level| format!("opt-level = {level}\n");
-        let text = fs::read_to_string(&manifest)?.replace(&level(BEFORE_SOURCES), &level(WITH_SOURCES));
-        fs::write(&manifest, text).with_context(|| format!("cannot write {}", manifest.display()))?;
-        self.has_sources = true;
-        Ok(())
+        Ok(Self { context: CommandContext::with_eval_context(context), is_prepared: false })
     }
 }
 
 impl Evaluator for Evcxr {
     fn run(&mut self, source: &str) -> Result<Evaluated, Error> {
-        if needs_sources(source) {
-            self.read_sources().map_err(|error| Error::Message(chain::in_one_line(&error)))?;
-        }
         self.context.execute(source).map(evaluated)
     }
 
     fn prepare_analysis(&mut self) -> Result<()> {
-        if self.has_read {
+        if self.is_prepared {
             return Ok(());
         }
-        if self.has_sources {
-            // rust-analyzer has already inferred types for the cell that needed the sources.
+        if self.context.analyzer().has_crates() {
+            // rust-analyzer has already inferred types for a cell.
             self.context.hover_at("let", "let".len())?;
         } else {
-            self.read_sources()?;
             // At the second source rust-analyzer frees the data of the first source.
             for source in ["let number = 1;\nnumb", "numb"] {
                 self.context.completions(source, source.len())?;
             }
         }
-        self.has_read = true;
+        self.is_prepared = true;
         Ok(())
     }
 
@@ -127,12 +98,12 @@ impl Evaluator for Evcxr {
         self.context.analyzer().forget_unused(idle).map_err(plain)
     }
 
-    fn has_unread_sources(&self) -> bool {
-        self.has_sources && !self.has_read
+    fn is_half_prepared(&self) -> bool {
+        !self.is_prepared && self.context.analyzer().has_crates()
     }
 
     fn analysis(&self) -> Option<(SharedAnalyzer, ContextState)> {
-        self.has_read.then(|| (self.context.analyzer(), self.context.state()))
+        self.is_prepared.then(|| (self.context.analyzer(), self.context.state()))
     }
 
     fn state(&mut self, last: &EvaluatorState) -> EvaluatorState {
@@ -161,12 +132,6 @@ impl Evaluator for Evcxr {
     fn item_names(&self) -> Vec<&str> {
         self.context.defined_item_names().collect()
     }
-}
-
-/// Whether a cell may declare a variable, whose type rust-analyzer infers, or has a command of evcxr.
-fn needs_sources(source: &str) -> bool {
-    let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
-    source.lines().any(|line| line.starts_with(':')) || source.split(|c| !is_of_name(c)).any(|word| word == "let")
 }
 
 /// Converts evcxr's outputs.
@@ -199,19 +164,4 @@ fn forward(outputs: EvalContextOutputs, link: &CellLink) -> Result<()> {
 
 fn plain(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow::anyhow!("{error}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn variables_and_commands_need_the_sources() {
-        for source in ["let x = 1;", "1;let(a, b) = c", "match a { _ => { let b = 1; } }", "//\n:type x"] {
-            assert!(needs_sources(source), "{source}");
-        }
-        for source in ["x + 1", "letter.outlet()", "println!(\":type\");", "fn f() -> a::B { C }", "use a::{b, c};"] {
-            assert!(!needs_sources(source), "{source}");
-        }
-    }
 }

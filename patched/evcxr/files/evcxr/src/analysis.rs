@@ -7,6 +7,7 @@ use crate::eval_context::ContextState;
 use crate::rust_analyzer::RustAnalyzer;
 use crate::rust_analyzer::load_workspace;
 use ra_ap_ide::{Analysis, FileId};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -60,6 +61,19 @@ impl SharedAnalyzer {
     /// A panic leaves rust-analyzer as it was: it gets a new source before each question.
     pub(crate) fn lock(&self) -> MutexGuard<'_, RustAnalyzer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the variables that cargo gets, besides its own, where it looks for the crates of the manifest with a path.
+    pub fn set_cargo_environment(
+        &self,
+        environment: impl Fn(&Path) -> anyhow::Result<Vec<(String, String)>> + Send + Sync + 'static,
+    ) {
+        self.lock().set_cargo_environment(Arc::new(environment));
+    }
+
+    /// Whether rust-analyzer has read crates, and not forgotten them.
+    pub fn has_crates(&self) -> bool {
+        self.lock().unused_for().is_some()
     }
 
     /// Makes rust-analyzer forget the crates, unless it is asked now or was asked in this time. It reads them again when it is asked.

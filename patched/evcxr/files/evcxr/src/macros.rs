@@ -1,13 +1,15 @@
 //! What calls of macros declare at the top of a cell: items, and variables whose names are in the call.
 
 use crate::item;
+use crate::rust_analyzer::EDITION;
 use ra_ap_ide as ra_ide;
 use ra_ap_syntax::AstNode;
 use ra_ap_syntax::SyntaxKind;
 use ra_ap_syntax::SyntaxNode;
 use ra_ap_syntax::SyntaxToken;
 use ra_ap_syntax::ast;
-use std::collections::BTreeSet;
+use ra_ap_syntax::ast::HasModuleItem;
+use std::collections::{BTreeSet, HashMap};
 
 /// Macros of the standard library that declare nothing.
 const DECLARE_NOTHING: [&str; 26] = [
@@ -35,8 +37,29 @@ pub(crate) fn call_in(node: &SyntaxNode) -> Option<String> {
 }
 
 fn may_declare(call: &ast::MacroCall) -> bool {
-    let name = call.path().and_then(|path| path.segment()).and_then(|segment| segment.name_ref());
-    name.is_some_and(|name| !DECLARE_NOTHING.contains(&&*name.text()))
+    name_of(call).is_some_and(|name| !DECLARE_NOTHING.contains(&&*name.text()))
+}
+
+fn name_of(call: &ast::MacroCall) -> Option<ast::NameRef> {
+    call.path().and_then(|path| path.segment()).and_then(|segment| segment.name_ref())
+}
+
+/// Whether statements may declare variables: by `let`, or by a macro that is not one of the standard library's or is an item of
+/// the notebook.
+pub(crate) fn may_declare_variables<T>(statements: &str, items: &HashMap<String, T>) -> bool {
+    let file = ast::SourceFile::parse(&format!("async fn f() {{{statements}\n;}}"), EDITION);
+    let functions = file.tree().items().filter_map(|item| match item {
+        ast::Item::Fn(function) => function.body(),
+        _ => None,
+    });
+    let mut statements = functions.flat_map(|body| body.statements().collect::<Vec<_>>());
+    !file.errors().is_empty()
+        || statements.any(|statement| {
+            matches!(statement, ast::Stmt::LetStmt(_))
+                || whole_call(statement.syntax()).is_some_and(|call| {
+                    may_declare(&call) || name_of(&call).is_none_or(|name| items.contains_key(&*name.text()))
+                })
+        })
 }
 
 /// The attributes in a statement.
@@ -126,4 +149,20 @@ fn spaced(node: &SyntaxNode) -> String {
     let tokens = node.descendants_with_tokens().filter_map(|element| element.into_token());
     let words = tokens.filter(|token| !token.kind().is_trivia()).map(|token| format!("{} ", token.text()));
     words.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_declared_by_let_and_by_macros_that_may() {
+        let items = HashMap::from([("vec".to_owned(), ())]);
+        for statements in ["let x = 1;", "1;let(a, b) = c", "declare!(x)", "declare! { x }\n1", "vec![x];", "a::declare!(x);", "("] {
+            assert!(may_declare_variables(statements, &items), "{statements}");
+        }
+        for statements in ["x + 1", "letter.outlet()", "println!(\"let x = 1;\")", "match a { _ => { let b = 1; } }", "x // let", ""] {
+            assert!(!may_declare_variables(statements, &items), "{statements}");
+        }
+    }
 }
