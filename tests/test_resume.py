@@ -110,7 +110,7 @@ def test_background_search_outlives_its_kernel_and_is_picked_up_again(begun, sta
     (kernel.folder / "go-on").touch()
     assert "3/3 trials" in later.ok("%tune wait").display
     check_whole(folder)
-    assert not is_alive(pid)
+    wait_for(lambda: not is_alive(pid), "end of the process of the search")
 
 
 def test_display_of_a_background_search_changes_after_its_cell_has_ended(begun):
