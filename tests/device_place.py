@@ -70,7 +70,7 @@ class Place:
         assert left == [], left
         for notebook in self.notebooks:
             notebook.close()
-        wait_for(lambda: not self.processes(), "end of the device processes", LINGER_S + 60)
+        wait_for(lambda: not self.processes(), "end of the device processes", LINGER_S + 20)
         left = [path for path in self.sockets.glob("*") if path.is_socket()]
         # A process that was killed leaves its socket, which the next one replaces.
         assert left == [] or self.was_killed, left
