@@ -1,5 +1,6 @@
 """Fixtures for tests of the installed kernel. `cargo xtask test` installs it under target/ and sets the environment."""
 
+import collections
 import fcntl
 import os
 import subprocess
@@ -18,8 +19,41 @@ DOWNLOAD_TIMEOUT_S = 150
 # The first version that compiles for v6e without a TPU, and the newest version at the first run of the tests.
 LIBTPUS = {"old": "libtpu==0.0.17", "newest": "libtpu"}
 
+# The number of files that are named with their time at the end of a run.
+FILES_SHOWN = 30
+
 # MLflow reports its use to its makers, when it is imported.
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Progress(config))
+
+
+class Progress:
+    """Says at once what has failed, since a run that takes too long has no summary, and at the end which files took longest."""
+
+    def __init__(self, config):
+        self.config = config
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            reason = [line for line in report.longreprtext.splitlines() if line.startswith("E ")]
+            terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+            terminal.write_line(f"\n{report.when} of {report.nodeid} failed after {report.duration:.0f} s")
+            for line in reason[:3]:
+                terminal.write_line(line[:500])
+
+    def pytest_terminal_summary(self, terminalreporter):
+        seconds = collections.Counter()
+        for reports in terminalreporter.stats.values():
+            for report in reports:
+                if isinstance(report, pytest.TestReport):
+                    seconds[report.nodeid.partition("::")[0]] += report.duration
+        terminalreporter.section("slowest files")
+        for file, duration in seconds.most_common(FILES_SHOWN):
+            terminalreporter.write_line(f"{duration:.0f} s {file}")
 
 
 @pytest.fixture

@@ -68,8 +68,8 @@ class Place:
         wait_for(lambda: not any(is_ended_device_process(child) for kernel in kernels for child in descendants(kernel)), "end of the zombies", 5)
         left = [message for notebook in self.notebooks for message in notebook.unclaimed()]
         assert left == [], left
-        for notebook in self.notebooks:
-            notebook.close()
+        while self.notebooks:
+            self.notebooks.pop().close()
         wait_for(lambda: not self.processes(), "end of the device processes", LINGER_S + 20)
         left = [path for path in self.sockets.glob("*") if path.is_socket()]
         # A process that was killed leaves its socket, which the next one replaces.

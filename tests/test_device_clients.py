@@ -18,7 +18,7 @@ from test_devices_xla import XLA_CPU
 
 PROTOCOL = pathlib.Path(__file__).parent.parent / "devices/src/process/protocol.rs"
 # Clients that are killed; each at another moment of what it does.
-KILLED = 200
+KILLED = int(os.environ.get("FERROTUNE_TORTURE_CLIENTS", "60"))
 KILLED_NOTEBOOKS = 20
 
 

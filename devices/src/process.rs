@@ -7,6 +7,7 @@ mod ending;
 mod memory;
 mod objects;
 pub(crate) mod packet;
+mod packets;
 mod programs;
 pub(crate) mod protocol;
 mod session;
@@ -37,6 +38,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 /// The last argument of a device process that is no child of its starter.
 const DETACHED: &str = "--detached";
@@ -208,17 +210,17 @@ impl Server {
             );
             return socket::send_json(&socket, &Welcome::Refused { reason });
         }
-        let resumed = hello.resume.and_then(|generation| self.objects_of(generation));
+        let resumed = hello.resume.and_then(|generation| self.awaited_objects_of(generation, &hello.name));
         let welcome = Welcome::Ready {
             opened: self.opened.clone(),
             version: self.client.version().unwrap_or_default(),
             descriptions: self.descriptions.clone(),
             has_resumed: resumed.is_some(),
         };
-        socket::send_json(&socket, &welcome)?;
         let budget = self.budget_of(hello.memory);
         let session = Session::new((hello.name, budget), socket, resumed.unwrap_or_default());
         self.sessions().push(Arc::downgrade(&session));
+        session.welcome(&welcome)?;
         let served = session.serve(self);
         // Replies fail at once from here on, so that none of them waits while the objects are locked.
         session.hang_up();
@@ -250,6 +252,23 @@ impl Server {
 
     fn generations(&self) -> MutexGuard<'_, VecDeque<Kept>> {
         self.generations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The objects of a generation, whose mark its client may have sent after runs that take long.
+    fn awaited_objects_of(&self, generation: Generation, name: &str) -> Option<Objects> {
+        loop {
+            let is_behind = self
+                .sessions()
+                .iter()
+                .filter_map(Weak::upgrade)
+                .any(|session| session.name == name && session.is_behind());
+            // What was not to come before is here now.
+            let objects = self.objects_of(generation);
+            if objects.is_some() || !is_behind {
+                return objects;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn objects_of(&self, generation: Generation) -> Option<Objects> {

@@ -4,6 +4,7 @@
 
 mod array;
 mod follows;
+mod lost;
 
 use crate::checks::{Check, Fault};
 use crate::element::{is_float, rounded};
@@ -13,6 +14,7 @@ use candle_core::external::Slot;
 use ferrotune_devices::pjrt::Element;
 use ferrotune_devices::runtime::Buffer;
 pub(crate) use follows::follows;
+pub(crate) use lost::lost;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 

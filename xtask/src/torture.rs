@@ -22,6 +22,8 @@ const STORM_ROUNDS: &str = "30";
 const CLUSTER_ROUNDS: &str = "200";
 /// The number of faults of a notebook, one after the other.
 const FAULTS: &str = "500";
+/// The number of clients of a device process that are killed.
+const CLIENTS: &str = "200";
 /// The number of the standard library's examples.
 const EXAMPLES: &str = "all";
 /// Finds uses of memory that is freed or not set. Miri, a part of nightly toolchains, would find broken rules of aliasing, too.
@@ -64,13 +66,14 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     step::step("faults and resumptions", || {
         let mut python = environment.python();
         python.env("FERROTUNE_TORTURE_ROUNDS", KERNEL_ROUNDS).env("FERROTUNE_TORTURE_TRIALS", TRIALS);
-        python.env("FERROTUNE_TORTURE_FAULTS", FAULTS);
+        python.env("FERROTUNE_TORTURE_FAULTS", FAULTS).env("FERROTUNE_TORTURE_CLIENTS", CLIENTS);
         step::run(python.args([
             "-m",
             "pytest",
             "tests/test_torture.py",
             "tests/test_resume.py",
             "tests/test_faults.py",
+            "tests/test_device_clients.py",
         ]))
     })?;
     step::step("the wheel", || wheel::run(root))?;

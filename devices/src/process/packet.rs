@@ -221,16 +221,35 @@ impl Incoming {
         Ok(Some(message))
     }
 
+    /// What a function finds in the packet, which is read again from here.
+    pub(super) fn peek<T>(&mut self, look: impl FnOnce(&mut Incoming) -> T) -> T {
+        let at = self.at;
+        let found = look(self);
+        self.at = at;
+        found
+    }
+
+    /// Leaves out the bytes of a message.
+    pub(super) fn skip(&mut self, payload: &Payload) -> io::Result<()> {
+        if let Payload::Inline(length) = payload {
+            self.inline(*length)?;
+        }
+        Ok(())
+    }
+
+    /// The bytes that follow a message directly.
+    fn inline(&mut self, length: usize) -> io::Result<&[u8]> {
+        let end = self.at.checked_add(length).filter(|end| *end <= self.bytes.len());
+        let end = end.ok_or_else(|| torn("the bytes of a message are missing"))?;
+        let bytes = &self.bytes[self.at..end];
+        self.at = end;
+        Ok(bytes)
+    }
+
     /// The bytes of a message.
     pub(crate) fn payload(&mut self, payload: &Payload, borrowed: &Borrowed) -> io::Result<Bytes> {
         match payload {
-            Payload::Inline(length) => {
-                let end = self.at.checked_add(*length).filter(|end| *end <= self.bytes.len());
-                let end = end.ok_or_else(|| torn("the bytes of a message are missing"))?;
-                let bytes = self.bytes[self.at..end].to_vec();
-                self.at = end;
-                Ok(Bytes::Own(bytes))
-            }
+            Payload::Inline(length) => Ok(Bytes::Own(self.inline(*length)?.to_vec())),
             Payload::File(length) => Ok(Bytes::Mapped(Arc::new(Mapped::new(self.file()?, *length)?))),
             Payload::Place { number, length, is_new, gone } => {
                 let file = is_new.then(|| self.file()).transpose()?;

@@ -19,6 +19,14 @@ pub(super) struct Program {
     pub(super) output_bytes: Option<Vec<u64>>,
 }
 
+impl Program {
+    /// The bytes that a run needs beside its inputs, on all its devices.
+    pub(super) fn needed_bytes(&self, devices: usize) -> u64 {
+        let each = self.facts.memory.as_ref().map_or(0, |memory| memory.output_bytes + memory.temporary_bytes);
+        each * devices as u64
+    }
+}
+
 type Key = [u8; 32];
 type Slot = Arc<OnceLock<Result<Arc<Program>, PjrtError>>>;
 

@@ -96,6 +96,18 @@ pub(crate) enum Request {
     Ask { ticket: u64, question: Question },
 }
 
+impl Request {
+    /// The bytes that follow the request, if there are any.
+    pub(super) fn payload(&self) -> Option<&Payload> {
+        match self {
+            Request::Upload { bytes, .. }
+            | Request::Ask { question: Question::Compile { module: bytes, .. }, .. }
+            | Request::Ask { question: Question::Load { serialized: bytes, .. }, .. } => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
 /// A question to the device process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Question {

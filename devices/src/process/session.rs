@@ -4,9 +4,11 @@ use super::Server;
 use super::memory;
 use super::objects::{Array, Given, Held, Object, Objects, unknown};
 use super::packet::{Incoming, MOST_INLINE, Outgoing};
+use super::packets::Packets;
 use super::programs::Program;
-use super::protocol::{Answer, ClientReport, Id, Payload, Question, Reply, Request, UNASKED};
-use super::waiting::Waiting;
+use super::protocol::{Answer, ClientReport, Id, Payload, Question, Reply, Request, UNASKED, Welcome};
+use super::socket::send_json;
+use super::waiting::{Waiting, ends_soon};
 use crate::memory::places::{Borrowed, LEAST_SHARED, Places};
 use crate::memory::{Bytes, Room};
 use crate::pjrt::{Buffer, Device, Element, Launch, PjrtError, Refused, Transfer};
@@ -14,7 +16,6 @@ use rustix::net::{Shutdown, shutdown};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
 
 /// The stack of a thread that compiles. Only what is used of it takes memory.
 const COMPILER_STACK_BYTES: usize = 512 << 20;
@@ -26,6 +27,7 @@ pub(super) struct Session {
     /// The bytes that this client may use; none for no limit but the device's.
     pub(super) budget: Option<u64>,
     socket: OwnedFd,
+    packets: Packets,
     objects: Mutex<Objects>,
     waiting: Waiting,
     /// Where arrays are that this client gets, and that it sends.
@@ -44,7 +46,8 @@ impl Session {
                 }
             };
             let (objects, waiting, places) = (Mutex::new(objects), Waiting::default(), Places::default());
-            Session { name, budget, socket, objects, waiting, places, borrowed: Borrowed::new(give_back) }
+            let (packets, borrowed) = (Packets::default(), Borrowed::new(give_back));
+            Session { name, budget, socket, packets, objects, waiting, places, borrowed }
         })
     }
 
@@ -62,6 +65,16 @@ impl Session {
         ClientReport { name: self.name.clone(), bytes, peak_bytes }
     }
 
+    /// Sends the first message, after which the client sends its requests.
+    pub(super) fn welcome(&self, welcome: &Welcome) -> io::Result<()> {
+        send_json(&self.socket, welcome)
+    }
+
+    /// Whether the client has sent what is not handled yet.
+    pub(super) fn is_behind(&self) -> bool {
+        self.packets.is_any_left(&self.socket)
+    }
+
     /// Makes the client find the end of its connection.
     pub(super) fn hang_up(&self) {
         // A socket whose other side is gone is shut down already.
@@ -73,11 +86,13 @@ impl Session {
     /// # Errors
     /// If a packet is not whole, or has no valid message; and the system's errors.
     pub(super) fn serve(self: &Arc<Session>, server: &Arc<Server>) -> io::Result<()> {
-        while let Some(mut packet) = Incoming::receive(&self.socket)? {
+        let handle = |mut packet: Incoming| {
             while let Some(request) = packet.take::<Request>()? {
                 self.handle(server, request, &mut packet)?;
             }
-        }
+            Ok(())
+        };
+        while self.packets.next(&self.socket, handle)? {}
         Ok(())
     }
 
@@ -187,7 +202,7 @@ impl Session {
             return Err(PjrtError::Mismatch { what });
         }
         let donated: u64 = rows.iter().flatten().map(Given::donated_bytes).sum();
-        memory::make_room(server, self, needed_bytes(&program, inputs.len()).saturating_sub(donated))?;
+        memory::make_room(server, self, program.needed_bytes(inputs.len()).saturating_sub(donated))?;
         let launch = {
             let inputs =
                 rows.iter_mut().map(|row| row.iter_mut().map(Given::input).collect()).collect::<Result<_, _>>()?;
@@ -371,29 +386,7 @@ impl Session {
     }
 }
 
-/// Whether a transfer ends at once or in a moment. Another thread, which would wait for it, needs longer to wake up.
-fn ends_soon(transfer: &Transfer<Room>) -> bool {
-    const MOMENT: Duration = Duration::from_micros(30);
-    let begun = Instant::now();
-    loop {
-        // Who waits for a transfer that has failed gets its error.
-        if transfer.is_ready().unwrap_or(true) {
-            return true;
-        }
-        if begun.elapsed() > MOMENT {
-            return false;
-        }
-        std::thread::yield_now();
-    }
-}
-
 fn device_at(server: &Server, place: u32) -> Result<&Device, PjrtError> {
     let missing = || PjrtError::Mismatch { what: format!("there is no device with the number {place}") };
     server.devices.get(place as usize).ok_or_else(missing)
-}
-
-/// The bytes that a run of a program needs beside its inputs, on all its devices.
-fn needed_bytes(program: &Program, devices: usize) -> u64 {
-    let each = program.facts.memory.as_ref().map_or(0, |memory| memory.output_bytes + memory.temporary_bytes);
-    each * devices as u64
 }

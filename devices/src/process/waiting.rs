@@ -1,8 +1,11 @@
 //! Threads that wait for the device, so that the service of a client goes on.
 
+use crate::memory::Room;
+use crate::pjrt::Transfer;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 type Wait = Box<dyn FnOnce() + Send>;
 
@@ -36,5 +39,21 @@ impl Waiting {
             *thread = None;
             std::thread::spawn(unsent.0);
         }
+    }
+}
+
+/// Whether a transfer ends at once or in a moment. Another thread, which would wait for it, needs longer to wake up.
+pub(super) fn ends_soon(transfer: &Transfer<Room>) -> bool {
+    const MOMENT: Duration = Duration::from_micros(30);
+    let begun = Instant::now();
+    loop {
+        // Who waits for a transfer that has failed gets its error.
+        if transfer.is_ready().unwrap_or(true) {
+            return true;
+        }
+        if begun.elapsed() > MOMENT {
+            return false;
+        }
+        std::thread::yield_now();
     }
 }

@@ -78,6 +78,14 @@ impl Buffer {
         }
     }
 
+    /// Whether the array went with its device process, which has ended.
+    pub fn is_lost(&self) -> bool {
+        match &self.0 {
+            Form::Here(_) => false,
+            Form::Far(handle) => !handle.is_alive(),
+        }
+    }
+
     /// Frees the buffer's memory as soon as no started computation needs it. Dropping the buffer does the same.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use super::{Backend, Changed};
 use crate::checks::{self, Checking};
-use crate::graph::{Node, follows};
+use crate::graph::{Node, follows, lost};
 use crate::program::{Argument, Numbers, Program};
 use crate::value::Value;
 use crate::work::Executable;
@@ -28,24 +28,39 @@ impl Backend {
     pub(super) fn compute_and_read(&self, nodes: &[Arc<Node>], read: Option<&Arc<Node>>) -> Result<Option<Literal>> {
         let changed = std::mem::take(&mut *self.changed());
         let (mut wanted, mut known): (Vec<Arc<Node>>, _) = (Vec::new(), HashSet::new());
-        let assigned = changed.iter().filter_map(|changed| changed.wanted().transpose()).collect::<Result<Vec<_>>>()?;
-        for node in assigned.into_iter().chain(nodes.iter().cloned()) {
+        let assigned = changed.iter().map(Changed::wanted).collect::<Result<Vec<_>>>()?;
+        for node in assigned.iter().flatten().chain(nodes) {
             if node.value().is_none() && known.insert(node.id) {
-                wanted.push(node);
+                wanted.push(node.clone());
             }
         }
         let done = self.compute_only(&wanted, read);
         if done.is_ok() {
             return done;
         }
-        self.changed().extend(changed);
         // The processes of a joint device run the same programs, and a program that fails in one of them is not tried again.
         if self.elsewhere > 0 {
+            self.changed().extend(changed);
             return done;
         }
-        // A variable that cannot be computed, since what it was made of is lost, keeps no other value from being read.
-        let alone: Vec<Arc<Node>> = nodes.iter().filter(|node| node.value().is_none()).cloned().collect();
-        if alone.len() < wanted.len() { self.compute_only(&alone, read) } else { done }
+        // What is lost keeps no other value from being computed, now or later.
+        let lost = lost(&wanted);
+        let is_lost = |node: &Arc<Node>| lost.contains(&node.id);
+        let left = changed.into_iter().zip(&assigned).filter(|(_, node)| !node.as_ref().is_some_and(is_lost));
+        self.changed().extend(left.map(|(changed, _)| changed));
+        if nodes.iter().any(is_lost) {
+            return done;
+        }
+        let rest = wanted.iter().filter(|node| !is_lost(node)).cloned().collect();
+        let alone = nodes.iter().filter(|node| node.value().is_none()).cloned().collect();
+        let (mut done, mut tried) = (done, wanted.len());
+        for fewer in [rest, alone] as [Vec<Arc<Node>>; 2] {
+            if done.is_err() && fewer.len() < tried {
+                tried = fewer.len();
+                done = self.compute_only(&fewer, read);
+            }
+        }
+        done
     }
 
     pub(super) fn compute_only(&self, nodes: &[Arc<Node>], read: Option<&Arc<Node>>) -> Result<Option<Literal>> {
