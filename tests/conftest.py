@@ -19,6 +19,8 @@ DOWNLOAD_TIMEOUT_S = 150
 # The first version that compiles for v6e without a TPU, and the newest version at the first run of the tests.
 LIBTPUS = {"old": "libtpu==0.0.17", "newest": "libtpu"}
 
+# The seconds from which on a test is named when it ends.
+SLOW_S = 30
 # The number of files that are named with their time at the end of a run.
 FILES_SHOWN = 30
 
@@ -32,17 +34,16 @@ def pytest_configure(config):
 
 
 class Progress:
-    """Says at once what has failed, since a run that takes too long has no summary, and at the end which files took longest."""
+    """Says at once what has failed or was slow, since a run that takes too long has no summary, and at the end which files took longest."""
 
     def __init__(self, config):
         self.config = config
 
     def pytest_runtest_logreport(self, report):
-        if report.failed:
-            reason = [line for line in report.longreprtext.splitlines() if line.startswith("E ")]
+        if report.failed or report.duration > SLOW_S:
             terminal = self.config.pluginmanager.get_plugin("terminalreporter")
-            terminal.write_line(f"\n{report.when} of {report.nodeid} failed after {report.duration:.0f} s")
-            for line in reason[:3]:
+            terminal.write_line(f"\n{report.when} of {report.nodeid} {report.outcome} after {report.duration:.0f} s")
+            for line in [line for line in report.longreprtext.splitlines() if line.startswith("E ")][:3]:
                 terminal.write_line(line[:500])
 
     def pytest_terminal_summary(self, terminalreporter):
