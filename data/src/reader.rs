@@ -2,6 +2,7 @@
 
 use crate::{DataError, Result};
 use candle_core::{DType, Device, Tensor};
+use ferrotune_machine::own;
 use ferrotune_reader::{
     Array, Block, Contents, Reply, Request, SUBCOMMAND, Source, VERSION, is_remote, read_reply, write_request,
 };
@@ -142,7 +143,7 @@ fn program() -> PathBuf {
     if let Some(program) = std::env::var_os("FERROTUNE_READER") {
         return program.into();
     }
-    let own = Path::new("/proc/self/exe");
+    let own = Path::new(own::PROGRAM);
     let is_ferrotunes = own.read_link().is_ok_and(|path| {
         let name = path.file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| name.trim_end_matches(" (deleted)") == "ferrotune")

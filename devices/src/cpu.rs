@@ -1,8 +1,9 @@
 //! Detects the CPU: the cores that this process may use, their vector units, and the memory.
 
 use crate::finding::Finding;
-use crate::machine::{Tree, field};
+use crate::machine::Tree;
 use ferrotune_machine::format::precise_bytes;
+use ferrotune_machine::processor::Processor;
 use ferrotune_machine::{cgroup, memory};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -64,14 +65,15 @@ impl Cpu {
 }
 
 pub(crate) fn detect(tree: &Tree<'_>, findings: &mut Vec<Finding>) -> Cpu {
-    let cpuinfo = tree.text("/proc/cpuinfo").unwrap_or_default();
     let read = |path: &Path| tree.file(path);
+    let Processor { model, features, cores } = Processor::of(&read);
+    let quota = cgroup::core_quota(&read).and_then(|cores| usize::try_from(cores).ok());
     let memory_bytes = memory::total_bytes(&read);
     let memory_limit_bytes = cgroup::memory_limit_bytes(&read);
     let cpu = Cpu {
-        model: field(&cpuinfo, "model name").unwrap_or("unknown model").to_owned(),
-        cores: cores(tree, &cpuinfo),
-        simd: simd(&cpuinfo),
+        model: model.unwrap_or_else(|| "unknown model".to_owned()),
+        cores: quota.map_or(cores, |quota| cores.min(quota.max(1))),
+        simd: simd(&features),
         memory_bytes,
         memory_limit_bytes: memory_limit_bytes.filter(|limit| memory_bytes.is_none_or(|memory| *limit < memory)),
     };
@@ -79,39 +81,7 @@ pub(crate) fn detect(tree: &Tree<'_>, findings: &mut Vec<Finding>) -> Cpu {
     cpu
 }
 
-/// The number of cores that this process may run on, limited by its cgroups.
-fn cores(tree: &Tree<'_>, cpuinfo: &str) -> usize {
-    let status = tree.text("/proc/self/status").unwrap_or_default();
-    let allowed = field(&status, "Cpus_allowed_list").and_then(count_list);
-    let processors = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
-    let present = allowed.unwrap_or(processors).max(1);
-    let quota = cgroup::core_quota(&|path| tree.file(path)).and_then(|cores| usize::try_from(cores).ok());
-    quota.map_or(present, |quota| present.min(quota.max(1)))
-}
-
-fn simd(cpuinfo: &str) -> Vec<String> {
-    let flags = field(cpuinfo, "flags").or_else(|| field(cpuinfo, "Features")).unwrap_or_default();
-    let has = |flag: &str| flags.split_whitespace().any(|present| present == flag);
+fn simd(features: &str) -> Vec<String> {
+    let has = |flag: &str| features.split_whitespace().any(|present| present == flag);
     SIMD.iter().filter(|(flag, _)| has(flag)).map(|(_, name)| (*name).to_owned()).collect()
-}
-
-/// The number of entries in a list of ranges such as `0-3,8`.
-fn count_list(list: &str) -> Option<usize> {
-    list.split(',').try_fold(0_usize, |count, part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let number = |text: &str| text.trim().parse::<usize>().ok();
-        count.checked_add(number(last)?.checked_sub(number(first)?)?.checked_add(1)?)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn core_lists_are_counted() {
-        for (list, expected) in [("0", Some(1)), ("0-3", Some(4)), ("0-1,4,6-7", Some(5)), ("", None), ("3-1", None)] {
-            assert_eq!(count_list(list), expected, "{list}");
-        }
-    }
 }

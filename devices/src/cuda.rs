@@ -2,9 +2,9 @@
 //! device, so the memory stays unknown until [`fill_in_memory`] asks the driver's own program.
 
 use crate::finding::Finding;
-use crate::machine::{Machine, Tree, field, numbered};
+use crate::machine::{Machine, Tree, numbered};
 use crate::packaged::{CUDA_12, CUDA_13, Packaged};
-use ferrotune_machine::nvidia;
+use ferrotune_machine::{nvidia, value};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
@@ -92,8 +92,8 @@ fn listed(tree: &Tree<'_>) -> Vec<Listed> {
     let folder = format!("{DRIVER}/gpus");
     let information = |address: &String| {
         let text = tree.text(&format!("{folder}/{address}/information"))?;
-        let model = field(&text, "Model").unwrap_or(UNKNOWN_MODEL).to_owned();
-        let minor = field(&text, "Device Minor").and_then(|minor| numbered(minor, ""));
+        let model = value(&text, "Model").unwrap_or(UNKNOWN_MODEL).to_owned();
+        let minor = value(&text, "Device Minor").and_then(|minor| numbered(minor, ""));
         Some(Listed { model, minor, address: Some(address.to_owned()) })
     };
     tree.names(&folder).iter().filter_map(information).collect()

@@ -134,11 +134,3 @@ pub(crate) fn numbered(name: &str, prefix: &str) -> Option<usize> {
     // Only a number with more digits than any device has fails to parse.
     digits.parse().ok()
 }
-
-/// The value of the first `name : value` line.
-pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| {
-        let (key, value) = line.split_once(':')?;
-        (key.trim() == name).then(|| value.trim())
-    })
-}

@@ -21,6 +21,7 @@ use crate::opened::Opened;
 use crate::pjrt::{Client, Description, Device, PjrtError, Plugin, Profiler, Value};
 use crate::probe::child::describe;
 use ending::Ending;
+use ferrotune_machine::own;
 use memory::Limit;
 use objects::Objects;
 use programs::Programs;
@@ -75,7 +76,7 @@ struct Kept {
 /// Starts the device process, which is no child of the caller. Standard input is the locked file of the socket's place: the process keeps
 /// the lock until clients can connect.
 pub fn start() -> ExitCode {
-    let mut command = std::process::Command::new("/proc/self/exe");
+    let mut command = std::process::Command::new(own::PROGRAM);
     match command.args(std::env::args_os().skip(1)).arg(DETACHED).spawn() {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,6 +1,7 @@
 //! The places where Python packages are installed, and the Python that has started this process. It runs no Python.
 
-use crate::machine::{Machine, Tree, field};
+use crate::machine::{Machine, Tree};
+use ferrotune_machine::value;
 
 /// The variable with the prefix (`sys.prefix`) of the notebook's Python, which the kernel sets for the processes that it starts.
 pub const PYTHON_VARIABLE: &str = "FERROTUNE_PYTHON";
@@ -45,7 +46,7 @@ pub fn prefix_of_ancestor(machine: &Machine) -> Option<String> {
     let mut process = "self".to_owned();
     for _ in 0..MOST_ANCESTORS {
         let status = tree.text(&format!("/proc/{process}/status"))?;
-        process = field(&status, "PPid").filter(|parent| *parent != "0")?.to_owned();
+        process = value(&status, "PPid").filter(|parent| *parent != "0")?.to_owned();
         let exe = tree.link(&format!("/proc/{process}/exe"));
         if let Some(exe) = exe.filter(|exe| is_python(exe)) {
             // A virtual environment's program is a link to that of another Python; the command has the name of the link.

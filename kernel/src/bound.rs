@@ -1,7 +1,7 @@
 //! Bound programs: programs that end with the process that has started them, also if that process is killed.
 
-use crate::runtime::OWN_PROGRAM;
 use anyhow::{Result, bail};
+use ferrotune_machine::own;
 use rustix::process::{Pid, Signal, getppid};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use std::process::Command;
 /// A command that runs a program through this one, so that the program ends with this process. The caller adds the program's
 /// arguments.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new(OWN_PROGRAM);
+    let mut command = Command::new(own::PROGRAM);
     command.arg("bound").arg(std::process::id().to_string()).arg(program);
     command
 }

@@ -1,10 +1,10 @@
 //! The device process that the trials of a search share.
 
-use crate::runtime::OWN_PROGRAM;
 use ferrotune_devices::pjrt::PjrtError;
 use ferrotune_devices::process::MemoryClaim;
 use ferrotune_devices::runtime::{Client, Route, interrupt_waits_with, process_of};
 use ferrotune_devices::{DeviceName, Machine};
+use ferrotune_machine::own;
 use ferrotune_tuner::supervisor;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +51,7 @@ fn route(device: &str) -> Result<Route, String> {
     Ok(Route {
         device: name.first().to_string(),
         plugin: name.find_plugin(&Machine::this()).map_err(|missing| missing.to_string())?,
-        program: Some(PathBuf::from(OWN_PROGRAM)),
+        program: Some(PathBuf::from(own::PROGRAM)),
         client: format!("search {}", std::process::id()),
         memory: MemoryClaim::Free,
     })

@@ -14,6 +14,7 @@ use crate::prelude::{Prelude, shipped};
 use crate::toolchain::{Toolchain, own};
 use anyhow::{Context, Result, bail, ensure};
 use ferrotune_devices::{Machine, PYTHON_VARIABLE, prefix_of_ancestor};
+use ferrotune_machine::process;
 use rustix::fs::StatVfsMountFlags;
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
@@ -23,9 +24,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// This program, even if its file has been replaced since it started.
-pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Prefix of the names of kernels' folders.
 const PREFIX: &str = "ferrotune-";
@@ -101,7 +99,7 @@ impl Runtime {
         let stand_ins = folder.join(STAND_INS);
         std::fs::create_dir(&stand_ins)?;
         // `exec` keeps the process id, so this path leads to the running program even after its file is replaced.
-        let own = format!("/proc/{}/exe", std::process::id());
+        let own = process::path_of_program(std::process::id());
         for name in [CARGO, "rustup"] {
             symlink(&own, stand_ins.join(name))?;
         }
@@ -257,12 +255,7 @@ fn is_ours(folder: &Path) -> bool {
     let is_users = |folder: &fs::Metadata| folder.is_dir() && folder.uid() == rustix::process::geteuid().as_raw();
     has_name
         && fs::symlink_metadata(folder).as_ref().is_ok_and(is_users)
-        && fs::read_link(folder.join(STAND_INS).join(CARGO)).is_ok_and(|program| is_program_of_process(&program))
-}
-
-fn is_program_of_process(program: &Path) -> bool {
-    let pid = program.to_str().and_then(|program| program.strip_prefix("/proc/")?.strip_suffix("/exe"));
-    pid.is_some_and(|pid| pid.parse::<u32>().is_ok())
+        && fs::read_link(folder.join(STAND_INS).join(CARGO)).is_ok_and(|program| process::is_path_of_program(&program))
 }
 
 fn remove_abandoned(folder: &Path) -> std::io::Result<()> {

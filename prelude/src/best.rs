@@ -1,6 +1,7 @@
 //! The best trial of a study, for cells. The program reads the study; cells link nothing that knows one.
 
 use ferrotune_fit::BestTrial;
+use ferrotune_machine::own;
 use ferrotune_trial::Result;
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +23,7 @@ pub fn best(study: impl AsRef<Path>) -> Result<BestTrial> {
 }
 
 fn read(study: &Path) -> Result<BestTrial> {
-    let mut program = Command::new("/proc/self/exe");
+    let mut program = Command::new(own::PROGRAM);
     program.arg("best").arg("--").arg(study).env_remove("FERROTUNE_LOG");
     let told = program.output()?;
     if !told.status.success() {

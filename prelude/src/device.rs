@@ -12,6 +12,7 @@ use ferrotune_devices::{
 };
 use ferrotune_display::{Bundle, show};
 use ferrotune_link::{KernelFrame, connection};
+use ferrotune_machine::own;
 use ferrotune_trial::{BoxError, located};
 use std::path::Path;
 use std::time::Duration;
@@ -46,7 +47,7 @@ pub(crate) fn start() {
     // The program of the cell process has a subcommand that is the device process. The parent is the supervisor of the notebook's cells,
     // which lives as long as the notebook.
     let notebook = format!("notebook {}", std::os::unix::process::parent_id());
-    ferrotune_trial::use_device_process(Path::new("/proc/self/exe"), notebook);
+    ferrotune_trial::use_device_process(Path::new(own::PROGRAM), notebook);
     runtime::interrupt_waits_with(interrupted);
 }
 
@@ -254,7 +255,7 @@ pub(crate) fn with_probe<T>(
     ask: impl FnOnce(Probe<'_>) -> Result<T, ProbeError>,
 ) -> Result<T, ProbeError> {
     // The program of the cell process has a subcommand that tries plugins.
-    ask(Probe { program: Path::new("/proc/self/exe"), deadline, stop: &interrupted })
+    ask(Probe { program: Path::new(own::PROGRAM), deadline, stop: &interrupted })
 }
 
 pub(crate) fn say(text: String) {

@@ -2,6 +2,7 @@
 
 use crate::device;
 use ferrotune_link::{Answer, KernelFrame, connection};
+use ferrotune_machine::mappings;
 use ferrotune_trial::shared::{Pack, ShareError};
 use ferrotune_trial::{Result, Share, Trial, given_seed};
 use std::os::fd::AsRawFd;
@@ -75,13 +76,7 @@ impl Launch {
 
 /// The path of the shared object at an address, from the process' own list of mappings.
 fn library_of(address: usize) -> std::io::Result<String> {
-    let maps = std::fs::read_to_string("/proc/self/maps")?;
-    maps.lines()
-        .find_map(|line| {
-            let (range, rest) = line.split_once(' ')?;
-            let (start, end) = range.split_once('-')?;
-            let range = usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?;
-            range.contains(&address).then(|| rest.split_once('/').map(|(_, path)| format!("/{path}"))).flatten()
-        })
-        .ok_or_else(|| std::io::Error::other("its address is in no file"))
+    let library = mappings::own()?.into_iter().find(|mapping| mapping.addresses.contains(&address));
+    let path = library.and_then(|library| library.path.into_os_string().into_string().ok());
+    path.ok_or_else(|| std::io::Error::other("its address is in no file"))
 }

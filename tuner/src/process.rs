@@ -60,9 +60,6 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::time::Instant;
 
-/// The path that opens the running program, even after the program's file has been replaced.
-pub const OWN_PROGRAM: &str = "/proc/self/exe";
-
 /// The largest number of processes and threads of one trial; the machine has room for some tens of thousands.
 pub const MOST_TASKS: u64 = MOST_COUNTED_TASKS;
 

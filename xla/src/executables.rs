@@ -9,6 +9,7 @@ use crate::work::Executable;
 use candle_core::{Error, Result};
 use ferrotune_devices::pjrt::{Code, CompileOptions, Override, PjrtError};
 use ferrotune_devices::runtime::{Client, LoadedExecutable};
+use ferrotune_machine::processor::Processor;
 use ferrotune_profile::{self as profile, Part};
 use sha2::{Digest as _, Sha256};
 use std::fs;
@@ -258,9 +259,7 @@ fn removed(outcome: io::Result<()>) -> io::Result<()> {
 
 /// The features of this processor, on which the code of an executable depends: machines with other processors may share the folder.
 fn processor() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let line = text.lines().find(|line| line.starts_with("flags") || line.starts_with("Features"));
-    line.unwrap_or_default().to_owned()
+    Processor::of(&ferrotune_machine::file).features
 }
 
 #[cfg(test)]

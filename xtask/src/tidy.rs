@@ -26,7 +26,8 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let read = |path: &str| fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"));
     let mut complaints = Vec::new();
     let architecture = read(ARCHITECTURE)?;
-    let fenced = text::unsafe_modules(&architecture);
+    let modules = |beginning| text::modules(&architecture, beginning);
+    let fences = rust::Fences { unsafe_code: modules(text::UNSAFE), system: modules(text::SYSTEM) };
     for page in PAGES {
         complaints.extend(text::missing_paths(page, &read(page)?, root));
     }
@@ -38,7 +39,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         let Ok(content) = fs::read_to_string(root.join(&path)) else { continue };
         complaints.extend(text::check(&path, &content));
         if path.ends_with(".rs") {
-            complaints.extend(rust::check(&path, &content, &fenced));
+            complaints.extend(rust::check(&path, &content, &fences));
         }
         if path.ends_with(".ipynb") {
             complaints.extend(text::stored_outputs(&path, &content));

@@ -1,5 +1,6 @@
 //! The socket of a device process, its lock, and the first messages, which are JSON so that other versions can read them.
 
+use ferrotune_machine::own;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::net::{
@@ -11,9 +12,9 @@ use serde::de::DeserializeOwned;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The greatest number of bytes of a first message.
 const MOST_BYTES: usize = 256 << 10;
@@ -68,8 +69,7 @@ impl Place {
 
     /// The address of the socket. A path of any length fits, because the folder is named by its descriptor.
     fn address(&self) -> io::Result<SocketAddrUnix> {
-        let folder = PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()));
-        Ok(SocketAddrUnix::new(folder.join(&self.name))?)
+        Ok(SocketAddrUnix::new(own::path_of(&self.folder).join(&self.name))?)
     }
 
     /// Takes the lock if nobody has it.

@@ -3,10 +3,10 @@
 use super::arrivals::Arrivals;
 use super::streams::{read_available, retry, set_nonblocking};
 use super::{KERNEL_VARIABLE, Places, SNAPSHOTS_VARIABLE, SUPERVISOR_VARIABLE};
-use crate::runtime::OWN_PROGRAM;
 use anyhow::{Context, Result};
 use ferrotune_link::connection::LINK_VARIABLE;
 use ferrotune_link::{CellOrder, CellReport, wire};
+use ferrotune_machine::own;
 use ferrotune_machine::process_tree;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -98,7 +98,7 @@ impl Streams {
 impl CellProcess {
     /// Starts a process without variables.
     pub(super) fn start(places: &Places, streams: &Streams) -> Result<Self> {
-        let mut command = Command::new(OWN_PROGRAM);
+        let mut command = Command::new(own::PROGRAM);
         command
             .arg("cell-process")
             .args(&places.libraries)

@@ -24,13 +24,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The `oom_score_adj` of this process: when memory runs out, the system kills it before every other process but a trial.
-const OOM_SCORE: &str = "900";
+const OOM_SCORE: u32 = 900;
 
 /// Runs cells until standard input, a socket to the supervisor, is closed.
 pub(crate) fn run([standard_library, prelude]: &[PathBuf; 2]) -> Result<()> {
     end_with_supervisor()?;
     keep_freed_memory();
-    if let Err(error) = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE) {
+    if let Err(error) = ferrotune_machine::own::set_oom_score(OOM_SCORE) {
         tracing::debug!("the system may choose another process when memory runs out: {error}");
     }
     let snapshots = std::env::var_os(SNAPSHOTS_VARIABLE).map(PathBuf::from);

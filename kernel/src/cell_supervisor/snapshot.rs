@@ -6,6 +6,7 @@
 
 use super::dead_ends::{self, Cut, Identity};
 use anyhow::{Context, Result};
+use ferrotune_machine::own;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, waitpid};
 use std::collections::HashSet;
@@ -95,13 +96,12 @@ pub(super) fn reap(snapshots: &mut Vec<Pid>) {
 /// The names of the first few threads other than the calling one, without those that a woken snapshot starts anew.
 fn other_threads() -> Vec<String> {
     const MOST: usize = 16;
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
-    let own = rustix::thread::gettid().as_raw_nonzero().to_string();
-    let others = tasks.flatten().filter(|task| task.file_name().to_str() != Some(&own)).take(4 * MOST);
-    let names = others.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    let Ok(threads) = own::threads() else { return Vec::new() };
+    let this = rustix::thread::gettid().as_raw_nonzero().get();
+    let others = threads.filter(|thread| *thread != this).take(4 * MOST);
+    let names = others.filter_map(|thread| own::thread_name(thread).ok());
     let mut seen = HashSet::new();
     let names = names.filter_map(|name| {
-        let name = name.trim().to_owned();
         let is_own = name.starts_with(OWN_THREADS);
         match seen.insert(name.clone()) {
             true if is_own => None,

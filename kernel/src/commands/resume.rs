@@ -9,9 +9,9 @@ use crate::printer::Printer;
 use crate::search_process::{EventFiles, SearchProcess, trust};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use ferrotune_machine::own;
 use ferrotune_space::event::Finish;
 use ferrotune_space::spec::StudySpec;
-use ferrotune_tuner::process::OWN_PROGRAM;
 use ferrotune_tuner::supervisor::{Origin, Trust, Workers, spec_of, supervise};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Resume) -> Result<ExitCode> {
         return go_on_in_background(spec, &trust);
     }
     let mut printer = Printer::new(&spec, "stopped; run it again to go on");
-    let (program, devices) = (Path::new(OWN_PROGRAM), Some(&DEVICES as _));
+    let (program, devices) = (Path::new(own::PROGRAM), Some(&DEVICES as _));
     let workers = Workers::Program { program, trust: &trust, objects: &Objects, devices };
     let mut event_files = EventFiles::of(&spec);
     let finish = supervise(spec, workers, &mut printer, &mut |event| event_files.take(event))?;

@@ -4,9 +4,9 @@
 use super::evaluate::link::CellLink;
 use crate::cell_supervisor;
 use crate::failure::{ErrorName, Failure};
-use crate::runtime::OWN_PROGRAM;
 use anyhow::{Context, Result};
 use ferrotune_link::{MemoryReport, SupervisorReply, SupervisorRequest};
+use ferrotune_machine::own;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -19,7 +19,7 @@ pub(super) struct CellSupervisor {
 
 /// The command line of a cell supervisor whose cells are linked with these libraries. The supervisor connects to the kernel's socket.
 pub(super) fn program(libraries: &[PathBuf; 2], socket: &Path) -> Command {
-    let mut program = Command::new(OWN_PROGRAM);
+    let mut program = Command::new(own::PROGRAM);
     program.arg("cell-supervisor").args(libraries).env(cell_supervisor::KERNEL_VARIABLE, socket);
     program.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
     program

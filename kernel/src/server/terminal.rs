@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use ferrotune_machine::process;
 use serde_json::{Value, json};
 
 /// The longest line that can be overwritten: a longer line may take more than one line of the terminal.
@@ -25,7 +26,7 @@ pub(super) fn ignores_updates() -> bool {
     let Some(pid) = std::env::var("JPY_PARENT_PID").ok().and_then(|pid| pid.trim().parse::<u32>().ok()) else {
         return false;
     };
-    match std::fs::read(format!("/proc/{pid}/cmdline")) {
+    match process::command(pid) {
         Ok(command) => is_console(&String::from_utf8_lossy(&command)),
         Err(error) => {
             tracing::debug!(pid, %error, "the front end's command is not known");

@@ -2,8 +2,8 @@
 //! of the process, not that of accelerators.
 
 use ferrotune_machine::format::bytes;
-use std::fs;
-use std::io::{Error, Result};
+use ferrotune_machine::own;
+use std::io::Error;
 
 /// Runs Rust code once, and shows the peak memory and its increment over the memory before.
 ///
@@ -35,19 +35,12 @@ impl Gauge {
         &mut self,
         mut body: impl FnMut() -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        // Resets the peak to the present memory: https://docs.kernel.org/filesystems/proc.html
-        fs::write("/proc/self/clear_refs", "5")?;
-        self.before_bytes = held("VmRSS:")?;
+        own::reset_peak()?;
+        self.before_bytes = own::resident_bytes()?;
         body()?;
-        self.peak_bytes = held("VmHWM:")?.max(self.before_bytes);
+        self.peak_bytes = own::peak_bytes()?.max(self.before_bytes);
         Ok(())
     }
-}
-
-fn held(name: &str) -> Result<u64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let value = status.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB")?.parse().ok());
-    value.map(|kilobytes: u64| kilobytes << 10).ok_or_else(|| Error::other(format!("/proc/self/status has no {name}")))
 }
 
 #[cfg(test)]

@@ -2,13 +2,13 @@
 //! Opens no device, ends no process, and removes no file.
 
 use super::ProcessError;
-use super::shared_memory::{open_files, processes};
 use ferrotune_machine::identity::start_ticks;
+use ferrotune_machine::process;
 use ferrotune_machine::process_tree::number;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, Pid};
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -56,7 +56,8 @@ impl ExclusiveDevice {
                 Some(file) => self.turn = Some(file),
                 None => {
                     let holder = self.holder_of(|target| target == self.turn_file);
-                    let holder = holder.map_or_else(|| "another user".to_owned(), |(pid, _)| named(pid));
+                    let holder =
+                        holder.map_or_else(|| "another user".to_owned(), |(pid, _)| process::described(number(pid)));
                     return Ok(Some(format!("{holder} runs another search on it")));
                 }
             }
@@ -74,14 +75,14 @@ impl ExclusiveDevice {
         let found = self.holder_of(|target| target == self.lock_file || is_node(target));
         let found = found.or_else(|| Some((locker(&self.lock_file)?, self.lock_file.clone())));
         let found = found.filter(|(pid, _)| Some(number(*pid)) != shared);
-        found.map(|(pid, target)| format!("{} has {} open", named(pid), target.display()))
+        found.map(|(pid, target)| format!("{} has {} open", process::described(number(pid)), target.display()))
     }
 
     /// A process other than this one that has a wanted file open. The files of other users' processes are invisible.
     fn holder_of(&self, is_wanted: impl Fn(&Path) -> bool) -> Option<(Pid, PathBuf)> {
         let own = rustix::process::getpid();
-        let holders = processes().filter(|pid| *pid != own).filter_map(|pid| {
-            let mut targets = open_files(pid).map(|(_, target)| target);
+        let holders = process::all().filter(|pid| *pid != own).filter_map(|pid| {
+            let mut targets = process::open_files(number(pid)).map(|(_, target)| target);
             Some((pid, targets.find(|target| is_wanted(target))?))
         });
         // A forked child has its parent's files open, too, and may have a smaller process id once ids have wrapped around.
@@ -124,16 +125,6 @@ fn try_lock(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// The name of a process for messages, such as `process 42 (python3)`.
-fn named(pid: Pid) -> String {
-    let number = number(pid);
-    match fs::read_to_string(format!("/proc/{number}/comm")) {
-        Ok(name) => format!("process {number} ({})", name.trim()),
-        // The process has just exited, or is hidden.
-        Err(_) => format!("process {number}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,7 +151,7 @@ mod tests {
     #[test]
     fn the_user_of_the_device_is_named_and_nothing_is_removed() -> TestResult {
         let folder = tempfile::tempdir()?;
-        let folder = fs::canonicalize(folder.path())?;
+        let folder = std::fs::canonicalize(folder.path())?;
         let file = folder.join("lockfile");
         let mut device = ExclusiveDevice::at(file.clone());
         assert_eq!(device.take(None)?, None);
@@ -176,7 +167,7 @@ mod tests {
     #[test]
     fn one_search_at_a_time_has_the_turn() -> TestResult {
         let folder = tempfile::tempdir()?;
-        let folder = fs::canonicalize(folder.path())?;
+        let folder = std::fs::canonicalize(folder.path())?;
         let mut device = ExclusiveDevice::at(folder.join("lockfile"));
         let other = process(&folder, "exec 3>lockfile.ferrotune; flock -n 3")?;
         let expected = format!("process {} (sh) runs another search on it", other.id());

@@ -8,8 +8,9 @@ use super::output::Output;
 use super::requests::RequestSocket;
 use super::shared_memory::Inodes;
 use super::stay::STAY_VARIABLE;
-use super::{OWN_PROGRAM, ProcessError, ROLE_VARIABLE, Role, TRIAL_VARIABLE, TrialCgroups, Worker};
+use super::{ProcessError, ROLE_VARIABLE, Role, TRIAL_VARIABLE, TrialCgroups, Worker};
 use ferrotune_machine::identity::Identity;
+use ferrotune_machine::own;
 use ferrotune_space::wire::{BUDGET_VARIABLE, DEVICE_MEMORY_VARIABLE, PLUGIN_VARIABLE, PluginCopy, SHARED_VARIABLE};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit};
@@ -17,7 +18,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -64,8 +65,8 @@ pub struct Library {
 
 impl Library {
     /// The path by which a worker opens the library.
-    pub(crate) fn path(&self) -> String {
-        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    pub(crate) fn path(&self) -> PathBuf {
+        own::path_for_others(&self.file)
     }
 }
 
@@ -213,11 +214,11 @@ fn command(entry: Entry<'_>) -> (PathBuf, Command) {
         }
         Entry::Main { study } => {
             let mut arguments = std::env::args_os();
-            let mut command = Command::new(OWN_PROGRAM);
+            let mut command = Command::new(own::PROGRAM);
             // Some programs read their own name.
             command.arg0(arguments.next().unwrap_or_default()).args(arguments);
             command.env(ROLE_VARIABLE, Role::Worker { study: study.to_path_buf() }.to_variable());
-            (PathBuf::from(OWN_PROGRAM), command)
+            (PathBuf::from(own::PROGRAM), command)
         }
     }
 }
@@ -235,7 +236,7 @@ fn set_environment(command: &mut Command, launch: &Launch<'_>) {
         None => command.env_remove(DEVICE_MEMORY_VARIABLE),
     };
     match launch.shared {
-        Some(shared) => command.env(SHARED_VARIABLE, format!("/proc/{}/fd/{}", std::process::id(), shared.as_raw_fd())),
+        Some(shared) => command.env(SHARED_VARIABLE, own::path_for_others(shared)),
         None => command.env_remove(SHARED_VARIABLE),
     };
     match launch.plugin {

@@ -5,9 +5,9 @@ mod holders;
 mod makers;
 
 use ferrotune_machine::format::bytes;
+use ferrotune_machine::process;
 use ferrotune_machine::process_tree::number;
 use holders::held_by;
-pub(super) use holders::{open_files, processes};
 use makers::Watch;
 use rustix::process::Pid;
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,7 +102,7 @@ impl SharedMemory {
 
     /// The files that a process of this user has open or mapped, each with that process.
     fn in_use(&self) -> BTreeMap<u64, Pid> {
-        let held = processes().flat_map(|pid| held_by(pid, &self.folder));
+        let held = process::all().flat_map(|pid| held_by(pid, &self.folder));
         held.map(|held| (held.inode, held.pid)).collect()
     }
 }

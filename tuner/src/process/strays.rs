@@ -1,15 +1,14 @@
 //! Removes the processes that trials leave behind. Does not rely on process groups, because a process can leave its group.
 
-use super::{OWN_PROGRAM, TRIAL_VARIABLE};
+use super::TRIAL_VARIABLE;
 use ferrotune_machine::child::wait_for_exit;
 use ferrotune_machine::identity::Identity;
+use ferrotune_machine::process;
 use ferrotune_machine::process_tree::{below, children_of, number};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
 /// The longest wait for a killed process to end. A process that takes longer is held by a driver, and is left to the
@@ -51,11 +50,8 @@ pub(super) fn remove(living: &[u32]) -> io::Result<BTreeSet<u32>> {
 
 /// Whether a process is the device process of this program, which opens a plugin for all processes of its user.
 fn is_device_process(pid: Pid) -> bool {
-    let place = |name: &str| format!("/proc/{}/{name}", number(pid));
-    let program = |path: &str| fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
-    let own = program(OWN_PROGRAM);
-    let arguments = fs::read(place("cmdline")).unwrap_or_default();
-    own.is_some() && program(&place("exe")) == own && arguments.split(|byte| *byte == 0).nth(1) == Some(b"device")
+    let words = process::command(number(pid)).unwrap_or_default();
+    process::has_own_program(number(pid)) && words.split(|byte| *byte == 0).nth(1) == Some(b"device")
 }
 
 /// The line of a trial's record about processes that the trial has left.
@@ -73,9 +69,7 @@ pub fn remove_orphans() {
 }
 
 fn kill_orphans() -> usize {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
-    pids.filter(|pid| kill_if_orphan(*pid)).count()
+    process::all().filter(|pid| kill_if_orphan(*pid)).count()
 }
 
 /// Kills a process if its supervisor is dead, and returns whether it did.
@@ -97,10 +91,9 @@ fn kill_if_orphan(pid: Pid) -> bool {
 
 /// The supervisor of the trial that started a process of this user, if a trial started it.
 fn supervisor_of(pid: Pid) -> Option<Identity> {
-    let process = format!("/proc/{}", number(pid));
     // A process that has ended, or belongs to another user, has no supervisor here.
-    let owner = fs::metadata(&process).ok()?.uid();
-    let environment = fs::read(format!("{process}/environ")).ok()?;
+    let owner = process::owner(number(pid)).ok()?;
+    let environment = process::environment(number(pid)).ok()?;
     if owner != rustix::process::geteuid().as_raw() {
         return None;
     }
@@ -142,7 +135,7 @@ mod tests {
     fn trial_of(supervisor: impl std::fmt::Display) -> io::Result<Child> {
         let child = Command::new("sleep").arg("1000").env(TRIAL_VARIABLE, format!("strays/0/{supervisor}")).spawn()?;
         // The system shows the environment of a new program only some time after its parent continues.
-        while fs::read(format!("/proc/{}/environ", child.id()))?.is_empty() {
+        while process::environment(child.id())?.is_empty() {
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(child)

@@ -5,13 +5,13 @@ use super::malloc::keep_freed_memory;
 use super::stay::{run_trials, stays};
 use super::{TRIAL_VARIABLE, signals};
 use ferrotune_machine::identity::Identity;
+use ferrotune_machine::own;
 use ferrotune_space::record::Ending;
 use ferrotune_space::wire::Request;
 use libloading::Library;
 use rustix::process::{Resource, Rlimit, Signal};
 use std::error::Error as _;
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
@@ -72,7 +72,7 @@ pub fn set_up_worker() -> Result<(), String> {
         .map_err(|errno| format!("cannot become the reaper of the trial's processes: {errno}"))?;
     rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })
         .map_err(|errno| format!("cannot switch core dumps off: {errno}"))?;
-    if let Err(error) = fs::write("/proc/self/oom_score_adj", "1000") {
+    if let Err(error) = own::set_oom_score(1000) {
         // Some sandboxes forbid this setting. The supervisor's own memory checks usually act first.
         report_on_stderr(&format!("oom_score_adj stays as it is: {error}"));
     }

@@ -4,7 +4,7 @@ use super::backlog::Backlog;
 use super::elsewhere::Engine;
 use super::events::Watcher;
 use super::{Devices, Objects, SupervisorError, Trust, Workers, supervise};
-use crate::process::OWN_PROGRAM;
+use ferrotune_machine::own;
 use ferrotune_space::event::{Event, Finish};
 use ferrotune_space::spec::StudySpec;
 use std::fs::{self, File};
@@ -40,7 +40,7 @@ pub fn main(
         let mut engine = find_engine(&spec).map_err(|reason| SupervisorError::Engine { reason })?;
         let workers = match &mut engine {
             Some(engine) => Workers::Elsewhere { engine: engine.as_mut(), trust, objects, devices },
-            None => Workers::Program { program: Path::new(OWN_PROGRAM), trust, objects, devices },
+            None => Workers::Program { program: Path::new(own::PROGRAM), trust, objects, devices },
         };
         supervise(spec, workers, &mut events, listener)
     });

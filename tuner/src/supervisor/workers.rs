@@ -2,7 +2,7 @@
 
 use super::elsewhere::Engine;
 use super::{Code, Devices, Objects, SupervisorError, Trust};
-use crate::process::OWN_PROGRAM;
+use ferrotune_machine::own;
 use ferrotune_space::spec::StudySpec;
 use ferrotune_space::wire::PluginCopy;
 use std::path::Path;
@@ -90,7 +90,9 @@ impl<'a> Admitted<'a> {
         let alone = |program| Ok(Admitted { program, engine: None, objects: None, devices });
         let (program, trust, engine, objects) = match workers {
             Workers::Program { program, trust, objects, .. } => (program, trust, None, objects),
-            Workers::Elsewhere { engine, trust, objects, .. } => (Path::new(OWN_PROGRAM), trust, Some(engine), objects),
+            Workers::Elsewhere { engine, trust, objects, .. } => {
+                (Path::new(own::PROGRAM), trust, Some(engine), objects)
+            }
             // The code was checked against a signature, so no question of trust remains.
             Workers::Fetched { program, code, .. } => return alone(Program::Library { program, code }),
             Workers::Itself => return alone(Program::Itself),

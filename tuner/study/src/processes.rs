@@ -3,9 +3,10 @@
 use crate::callback::{began, ended, tell};
 use crate::{Callback, Control, Ending, Finish, StudyError, TrialRecord};
 use ferrotune_journal::Journal;
+use ferrotune_machine::own;
 use ferrotune_space::event::Event;
 use ferrotune_space::spec::StudySpec;
-use ferrotune_tuner::process::{OWN_PROGRAM, ROLE_VARIABLE, Role, set_up_worker};
+use ferrotune_tuner::process::{ROLE_VARIABLE, Role, set_up_worker};
 use ferrotune_tuner::supervisor::main_of_program;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -65,7 +66,7 @@ pub(crate) fn not_run(reason: String) -> i32 {
 }
 
 fn threads() -> usize {
-    std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
+    own::threads().map_or(1, Iterator::count)
 }
 
 fn refuse(watcher: OwnedFd) -> ExitCode {
@@ -120,7 +121,7 @@ fn start(spec: &Path) -> Result<(Child, UnixStream), StudyError> {
     let failed = "cannot start the search's supervisor";
     let (events, supervisors_end) = UnixStream::pair().map_err(StudyError::process(failed))?;
     let mut arguments = std::env::args_os();
-    let mut command = Command::new(OWN_PROGRAM);
+    let mut command = Command::new(own::PROGRAM);
     command.arg0(arguments.next().unwrap_or_default()).args(arguments);
     command.env(ROLE_VARIABLE, Role::Supervisor { spec: spec.to_path_buf() }.to_variable());
     // The program's output before the study was already printed by this process.

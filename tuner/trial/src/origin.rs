@@ -7,11 +7,12 @@
 use crate::place::innermost_in_notebook;
 use addr2line::Context;
 use addr2line::gimli::{DwarfSections, EndianSlice, LittleEndian, Reader, SectionId};
+use ferrotune_machine::mappings;
 use object::read::ReadCache;
 use object::{Object as _, ObjectSection as _};
 use std::cell::RefCell;
-use std::fs::{self, File};
-use std::ops::Range;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 /// The largest number of calls that is kept. rayon and the kernel add some tens of calls to those of the user.
@@ -69,35 +70,25 @@ pub fn lines_of(addresses: &[usize]) -> Vec<String> {
         return Vec::new();
     }
     // Without this file there are no calls, and the error keeps the place of its `?`.
-    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let libraries: Vec<Mapped<'_>> = maps.lines().filter_map(Mapped::of).collect();
-    let path_of = |address: &usize| Some(libraries.iter().find(|library| library.addresses.contains(address))?.path);
+    let libraries = mappings::own().unwrap_or_default();
+    let path_of = |address: &usize| {
+        let library = libraries.iter().find(|library| library.addresses.contains(address))?;
+        Some(library.path.as_path())
+    };
     // Calls within one library follow each other, and its file is read once for them.
     let runs = addresses.chunk_by(|one, other| path_of(one) == path_of(other));
     let calls = runs.filter_map(|run| match path_of(&run[0])? {
         // The dynamic linker has another name for a library that exists only in memory. Those of a trial are all loaded before its first
         // error.
-        path if path.starts_with("/memfd:") => Some(run.iter().copied().flat_map(ferrotune_xla::lines_at).collect()),
+        path if path.as_os_str().as_bytes().starts_with(b"/memfd:") => {
+            Some(run.iter().copied().flat_map(ferrotune_xla::lines_at).collect())
+        }
         path => {
             let start = libraries.iter().find(|first| first.path == path)?.addresses.start;
-            calls_at(Path::new(path), start, run)
+            calls_at(path, start, run)
         }
     });
     calls.flatten().collect()
-}
-
-/// A part of a file that is mapped into this process, see `man 5 proc_pid_maps`.
-struct Mapped<'a> {
-    addresses: Range<usize>,
-    path: &'a str,
-}
-
-impl<'a> Mapped<'a> {
-    fn of(line: &'a str) -> Option<Mapped<'a>> {
-        let (start, end) = line.split_whitespace().next()?.split_once('-')?;
-        let address = |text| usize::from_str_radix(text, 16).ok();
-        Some(Mapped { addresses: address(start)?..address(end)?, path: &line[line.find('/')?..] })
-    }
 }
 
 /// The calls at addresses of a library that is mapped from `start` on, innermost first; several at one address where functions have been

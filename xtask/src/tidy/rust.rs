@@ -1,4 +1,4 @@
-//! Rules for Rust files: the heading, the length, and the modules that may have unsafe code.
+//! Rules for Rust files: the heading, the length, and the modules that may have unsafe code, or read the system's own files.
 
 /// The largest number of lines of a file whose heading gives no reason for its length.
 const LONGEST_LINES: usize = 400;
@@ -7,8 +7,20 @@ const REASON: &str = "long because";
 /// A module that may export names without mangling, and may have no other unsafe code.
 const EXPORTS_ONLY: &str = "prelude/src/cell.rs";
 
-/// Checks one file; `fenced` lists the modules that may have unsafe code.
-pub(super) fn check(path: &str, source: &str, fenced: &[String]) -> Vec<String> {
+/// The beginnings of literals with the path of a file of the system's own.
+const SYSTEM: [&str; 2] = ["\"/proc", "\"/sys/"];
+/// Folders whose files may read those: tests, tasks, and what others have written.
+const NOT_SHIPPED: [&str; 4] = ["/examples/", "/tests/", "patched/", "xtask/"];
+
+/// The modules that may do what others may not.
+pub(super) struct Fences {
+    pub(super) unsafe_code: Vec<String>,
+    /// Those that read the system's own files.
+    pub(super) system: Vec<String>,
+}
+
+/// Checks one file.
+pub(super) fn check(path: &str, source: &str, fences: &Fences) -> Vec<String> {
     let mut complaints = Vec::new();
     let heading: Vec<&str> = source.lines().take_while(|line| line.starts_with("//!")).collect();
     if heading.is_empty() {
@@ -18,7 +30,8 @@ pub(super) fn check(path: &str, source: &str, fenced: &[String]) -> Vec<String> 
     if lines > LONGEST_LINES && !heading.join(" ").contains(REASON) {
         complaints.push(format!("{path}: has {lines} lines; split it, or say `{REASON} …` in its heading"));
     }
-    let fenced_off = fenced.iter().any(|module| is_inside(path, module));
+    complaints.extend(asks_the_system(path, source, &fences.system));
+    let fenced_off = fences.unsafe_code.iter().any(|module| is_inside(path, module));
     if fenced_off && path != EXPORTS_ONLY {
         return complaints;
     }
@@ -29,6 +42,19 @@ pub(super) fn check(path: &str, source: &str, fenced: &[String]) -> Vec<String> 
         }
     }
     complaints
+}
+
+/// Complains about a module that reads the system's own files outside of its tests, and is not one of those that may.
+fn asks_the_system(path: &str, source: &str, fenced: &[String]) -> Option<String> {
+    let is_shipped = !NOT_SHIPPED.iter().any(|folder| path.contains(folder)) && !path.starts_with("tests/");
+    if !is_shipped || fenced.iter().any(|module| is_inside(path, module)) {
+        return None;
+    }
+    let own = source.split("#[cfg(test)]").next()?;
+    let is_code = |line: &&str| !line.trim_start().starts_with("//");
+    let asks = |line: &str| SYSTEM.iter().any(|file| line.contains(file));
+    let at = own.lines().position(|line| is_code(&line) && asks(line))? + 1;
+    Some(format!("{path}:{at}: asks the system outside the modules that ARCHITECTURE.md lists; ask `machine`"))
 }
 
 /// Whether `path` is the module, in its own file or in its folder.
@@ -120,7 +146,17 @@ mod tests {
     use super::*;
 
     fn complaints(path: &str, source: &str) -> usize {
-        check(path, source, &["tuner/src/process".to_owned(), EXPORTS_ONLY.to_owned()]).len()
+        let unsafe_code = vec!["tuner/src/process".to_owned(), EXPORTS_ONLY.to_owned()];
+        check(path, source, &Fences { unsafe_code, system: vec!["machine".to_owned()] }).len()
+    }
+
+    #[test]
+    fn the_system_is_asked_in_its_modules() {
+        let source = "//! x\n// \"/proc/a\"\nfn f() { fs::read(\"/proc/self/maps\") }\n";
+        assert_eq!(complaints("tuner/src/search.rs", source), 1);
+        assert_eq!(complaints("machine/src/own.rs", source), 0);
+        assert_eq!(complaints("tuner/trial/examples/memory.rs", source), 0);
+        assert_eq!(complaints("tuner/src/search.rs", &source.replace("fn f", "#[cfg(test)]\nfn f")), 0);
     }
 
     #[test]

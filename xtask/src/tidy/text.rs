@@ -7,7 +7,9 @@ const MACHINE_PATHS: [[&str; 2]; 3] = [["/ro", "ot/"], ["/ho", "me/"], ["/wo", "
 /// The user name that examples may have.
 const EXAMPLE: &str = "me/";
 /// The start of the line of ARCHITECTURE.md that lists the modules with unsafe code.
-const FENCE: &str = "* **Unsafe code**";
+pub(super) const UNSAFE: &str = "* **Unsafe code**";
+/// The start of the line that lists the modules that read the system's own files.
+pub(super) const SYSTEM: &str = "* **The system's own files**";
 /// The extensions that make a name without a folder a path.
 const EXTENSIONS: [&str; 7] = [".rs", ".py", ".md", ".toml", ".ipynb", ".lock", ".txt"];
 
@@ -54,9 +56,9 @@ pub(super) fn missing_paths(page: &str, content: &str, root: &Path) -> Vec<Strin
     missing.map(|name| format!("{page} names {name}, which does not exist")).collect()
 }
 
-/// The modules in which ARCHITECTURE.md allows unsafe code.
-pub(super) fn unsafe_modules(architecture: &str) -> Vec<String> {
-    let lines = architecture.lines().filter(|line| line.starts_with(FENCE));
+/// The modules that a line of ARCHITECTURE.md lists.
+pub(super) fn modules(architecture: &str, beginning: &str) -> Vec<String> {
+    let lines = architecture.lines().filter(|line| line.starts_with(beginning));
     lines.flat_map(backticked).filter(|name| is_path(name)).map(str::to_owned).collect()
 }
 
@@ -108,8 +110,10 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_modules_are_read_from_their_line_alone() {
-        let text = format!("* `a/b.rs`\n{FENCE} is in `c/d` and `e/f.rs` only.\n");
-        assert_eq!(unsafe_modules(&text), ["c/d", "e/f.rs"]);
+    fn modules_are_read_from_their_line_alone() {
+        let text =
+            format!("* `a/b.rs`\n{UNSAFE} is in `c/d` and `e/f.rs` only.\n{SYSTEM} in `/proc` are read in `g/src`.\n");
+        assert_eq!(modules(&text, UNSAFE), ["c/d", "e/f.rs"]);
+        assert_eq!(modules(&text, SYSTEM), ["g/src"]);
     }
 }

@@ -28,8 +28,8 @@ pub(super) fn rows() -> Vec<Row> {
 fn system() -> String {
     let release = file(Path::new("/etc/os-release")).unwrap_or_default();
     let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
-    let kernel = file(Path::new("/proc/sys/kernel/osrelease")).unwrap_or_default();
-    format!("{}, Linux {}", name.unwrap_or("unknown").trim_matches('"'), kernel.trim())
+    let kernel = rustix::system::uname();
+    format!("{}, Linux {}", name.unwrap_or("unknown").trim_matches('"'), kernel.release().to_string_lossy())
 }
 
 fn glibc() -> String {

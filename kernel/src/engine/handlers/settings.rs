@@ -7,6 +7,7 @@ use crate::engine::Engine;
 use crate::engine::handlers::files;
 use crate::failure::{ErrorName, Failure};
 use anyhow::{Context, Result, bail};
+use ferrotune_machine::process;
 use ferrotune_magics::{Env, Folder};
 use std::path::{Path, PathBuf};
 
@@ -32,7 +33,7 @@ impl Engine {
     /// Carries out `%cd`.
     pub(in crate::engine) fn change_folder(&mut self, folder: &Folder) -> Result<(), Failure> {
         let pid = self.supervisor.report()?.cells_pid;
-        let now = std::fs::read_link(format!("/proc/{pid}/cwd")).context("the folder of the cells is unknown");
+        let now = process::folder(pid).context("the folder of the cells is unknown");
         let now = now.map_err(Failure::of_magic)?;
         let target = self.target(folder, &now).map_err(Failure::of_magic)?;
         let name = target.to_str().context("the folder's name is no text").map_err(Failure::of_magic)?;

@@ -5,8 +5,9 @@
 //! its maker is among the processes that have it open. If all these processes belong to one trial, that trial has made the
 //! file. There is no such proof for a file that is made and closed before the next look, so that file stays.
 
-use super::holders::{Held, held_by, mapped, opened, processes};
+use super::holders::{Held, held_by, mapped, opened};
 use super::{Inodes, is_own};
+use ferrotune_machine::process;
 use ferrotune_machine::process_tree::below;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
@@ -94,7 +95,7 @@ impl Watch {
             );
         }
         if !found.is_empty() {
-            let others = processes().filter(|pid| !is_in_a_tree(pid));
+            let others = process::all().filter(|pid| !is_in_a_tree(pid));
             let others: Inodes = others.flat_map(|pid| held_by(pid, folder)).map(|held| held.inode).collect();
             found.retain(|_, inode| !others.contains(inode));
             // The close event of a file that was closed before /proc was read may arrive only now.

@@ -9,12 +9,13 @@ use crate::engine::evaluate::evaluator_state::EvaluatorState;
 use crate::engine::evaluate::link::CellLink;
 use crate::execution::{Output, Stream};
 use crate::prelude::{self, Prelude};
-use crate::runtime::{OWN_PROGRAM, Runtime};
+use crate::runtime::Runtime;
 use ::evcxr::{
     CommandContext, ContextState, Converted, Error, EvalContext, EvalContextOutputs, EvalOutputs, SharedAnalyzer,
     Variable,
 };
 use anyhow::Result;
+use ferrotune_machine::own;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -48,7 +49,7 @@ impl Evcxr {
         let _starting = compile::mark_starting(runtime.folder())?;
         runtime.show_sources(prelude)?;
         let socket = runtime.socket();
-        let mut relay = Command::new(OWN_PROGRAM);
+        let mut relay = Command::new(own::PROGRAM);
         relay.arg("cell-relay").env(cell_supervisor::KERNEL_VARIABLE, socket).process_group(0);
         let started = Instant::now();
         let (mut context, outputs) = EvalContext::with_subprocess_command(relay).map_err(plain)?;

@@ -6,6 +6,7 @@ use crate::engine::evaluate::link::TuneRequest;
 use crate::engine::handlers::files::expanded;
 use anyhow::{Context, Result};
 use ferrotune_journal::StorageUrl;
+use ferrotune_machine::{mappings, process};
 use ferrotune_magics::Resume;
 use ferrotune_space::spec::{StudySpec, Supervision};
 use ferrotune_space::warm_start::is_path;
@@ -22,7 +23,7 @@ pub(in crate::engine) fn spec(spec: StudySpec, request: TuneRequest) -> Result<S
     Ok(StudySpec {
         directory: absolute(&spec.directory)?,
         symbol: request.symbol,
-        shared: request.shared_fd.map(|fd| PathBuf::from(format!("/proc/{}/fd/{fd}", request.pid))),
+        shared: request.shared_fd.map(|fd| process::path_of_file(request.pid, fd)),
         device: request.device,
         seed: spec.seed.or(request.seed),
         from: spec.from.map(|study| if is_path(&study) { absolute_text(&study) } else { Ok(study) }).transpose()?,
@@ -60,16 +61,15 @@ pub(in crate::engine) fn resumed(study: &Path, resume: &Resume) -> Result<StudyS
 fn libraries_of(objective: &Path, pid: u32) -> Result<Vec<PathBuf>> {
     let code =
         std::fs::read(objective).with_context(|| format!("cannot read the objective {}", objective.display()))?;
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).context("cannot see the cells' libraries")?;
-    let paths = maps.lines().filter_map(|line| Some(&line[line.find('/')?..]));
-    let ours = |path: &&str| {
-        let name = path.rsplit('/').next().unwrap_or_default();
+    let mapped = mappings::of(pid).context("cannot see the cells' libraries")?;
+    let ours = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         // Earlier cells may have been linked with a library of fewer crates.
         let is_needed = || code.windows(name.len()).any(|bytes| bytes == name.as_bytes());
         name == "libferrotune.so"
             || name.starts_with("libstd-") && name.ends_with(".so")
             || name.starts_with(&format!("lib{CRATES}")) && is_needed()
     };
-    let libraries: BTreeSet<PathBuf> = paths.filter(ours).map(PathBuf::from).collect();
+    let libraries: BTreeSet<PathBuf> = mapped.into_iter().map(|mapping| mapping.path).filter(ours).collect();
     Ok(libraries.into_iter().collect())
 }
