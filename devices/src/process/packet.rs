@@ -184,8 +184,8 @@ impl Incoming {
         let received = loop {
             let flags = RecvFlags::CMSG_CLOEXEC;
             match recvmsg(&socket, &mut [IoSliceMut::new(room)], &mut ancillary, flags) {
-                Err(Errno::INTR) => {}
-                Err(Errno::CONNRESET) => return Ok(None),
+                // What the other side has sent is there though it has left a packet of this side unread; the end comes after it.
+                Err(Errno::INTR | Errno::CONNRESET) => {}
                 other => break other?,
             }
         };
@@ -256,6 +256,11 @@ impl Incoming {
                 borrowed.loan(*number, *length, file, gone)
             }
         }
+    }
+
+    /// The descriptor at this place after the next one.
+    pub(super) fn file_at(&self, place: usize) -> Option<BorrowedFd<'_>> {
+        self.files.get(place).map(AsFd::as_fd)
     }
 
     /// The next descriptor.

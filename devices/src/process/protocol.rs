@@ -96,6 +96,13 @@ pub(crate) enum Request {
     Ask { ticket: u64, question: Question },
 }
 
+impl Payload {
+    /// Whether a descriptor comes with it.
+    pub(super) fn has_file(&self) -> bool {
+        matches!(self, Payload::File(_) | Payload::Place { is_new: true, .. })
+    }
+}
+
 impl Request {
     /// The bytes that follow the request, if there are any.
     pub(super) fn payload(&self) -> Option<&Payload> {

@@ -86,14 +86,7 @@ impl Session {
     /// # Errors
     /// If a packet is not whole, or has no valid message; and the system's errors.
     pub(super) fn serve(self: &Arc<Session>, server: &Arc<Server>) -> io::Result<()> {
-        let handle = |mut packet: Incoming| {
-            while let Some(request) = packet.take::<Request>()? {
-                self.handle(server, request, &mut packet)?;
-            }
-            Ok(())
-        };
-        while self.packets.next(&self.socket, handle)? {}
-        Ok(())
+        self.packets.handle_all(&self.socket, |request, packet| self.handle(server, request, packet))
     }
 
     fn handle(self: &Arc<Session>, server: &Arc<Server>, request: Request, packet: &mut Incoming) -> io::Result<()> {

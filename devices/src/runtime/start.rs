@@ -9,7 +9,7 @@ use crate::process::socket::{Lock, Place, receive_json, send_json};
 use crate::process::{MemoryClaim, ProcessReport};
 use ferrotune_machine::child::{large_pages, quiet_drivers};
 use rustix::event::PollFlags;
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sha2::{Digest as _, Sha256};
 use std::io::{self, BufRead as _, BufReader};
@@ -63,7 +63,11 @@ pub(super) fn connect(route: &Route) -> Result<Started, PjrtError> {
             place.connect().map_err(system)?.ok_or_else(|| failed(ending(&path)))?
         }
     };
-    greet(&hello(route, None), path, socket).map_err(system)?.map_err(failed)
+    let greeted = greet(&hello(route, None), path, socket, Duration::MAX).map_err(|error| match error.kind() {
+        io::ErrorKind::Interrupted => interrupted(),
+        _ => system(error),
+    });
+    greeted?.map_err(failed)
 }
 
 /// Connects to the device process that a new client of this route would have; none if it does not run.
@@ -75,7 +79,7 @@ pub(super) fn join(route: &Route) -> Option<Started> {
 pub(super) fn join_at(route: &Route, path: PathBuf, resume: Option<Generation>) -> Option<Started> {
     let place = Place::of(&path).ok()?;
     let socket = place.connect().ok()??;
-    greet(&hello(route, resume), path, socket).ok()?.ok()
+    greet(&hello(route, resume), path, socket, Duration::MAX).ok()?.ok()
 }
 
 /// Waits for the lock of a place; none if the user has interrupted the wait.
@@ -103,11 +107,13 @@ fn hello(route: &Route, resume: Option<Generation>) -> Hello {
     Hello { version: VERSION, name: route.client.clone(), resume, memory: route.memory }
 }
 
-fn greet(hello: &Hello, path: PathBuf, socket: OwnedFd) -> io::Result<Result<Started, String>> {
+/// Greets the device process, and waits at most this time for its answer: the values of a generation may come after runs that take long.
+fn greet(hello: &Hello, path: PathBuf, socket: OwnedFd, patience: Duration) -> io::Result<Result<Started, String>> {
     if socket_peercred(&socket)?.uid != rustix::process::geteuid() {
         return Ok(Err("another user listens at the socket of its device process".to_owned()));
     }
     send_json(&socket, hello)?;
+    await_packet(&socket, patience)?;
     Ok(match receive_json::<Welcome>(&socket)? {
         Some(Welcome::Ready { opened, version, descriptions, has_resumed }) => {
             Ok(Started { socket, facts: Facts { opened, version, descriptions }, has_resumed, path })
@@ -115,6 +121,23 @@ fn greet(hello: &Hello, path: PathBuf, socket: OwnedFd) -> io::Result<Result<Sta
         Some(Welcome::Refused { reason }) => Err(reason),
         None => Err(ending(&path)),
     })
+}
+
+/// Waits at most this time for a packet.
+///
+/// # Errors
+/// [`io::ErrorKind::Interrupted`] if the user has interrupted the wait, [`io::ErrorKind::WouldBlock`] if it was too long.
+fn await_packet(socket: &OwnedFd, patience: Duration) -> io::Result<()> {
+    let begin = Instant::now();
+    while !wait_for(socket, PollFlags::IN, TICK)? {
+        if interrupted() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        if begin.elapsed() > patience {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+    }
+    Ok(())
 }
 
 /// How the device process with this socket has ended, on one line.
@@ -255,7 +278,7 @@ pub(super) fn asked(path: &Path, question: Question) -> io::Result<Option<Answer
         Ok(answer) => Ok(answer),
         // It has ended meanwhile.
         Err(_) if place.connect()?.is_none() => Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
             Err(io::Error::other("the device process does not answer"))
         }
         Err(error) => Err(error),
@@ -263,19 +286,13 @@ pub(super) fn asked(path: &Path, question: Question) -> io::Result<Option<Answer
 }
 
 fn answer_of(path: &Path, socket: OwnedFd, question: Question) -> io::Result<Option<Answer>> {
-    set_socket_timeout(&socket, Timeout::Recv, Some(100 * TICK))?;
     // Who only asks has no name, and is in no report.
     let hello = Hello { version: VERSION, name: String::new(), resume: None, memory: MemoryClaim::Free };
-    let socket = greet(&hello, path.to_owned(), socket)?.map_err(io::Error::other)?.socket;
+    let socket = greet(&hello, path.to_owned(), socket, 100 * TICK)?.map_err(io::Error::other)?.socket;
     let mut packet = Outgoing::default();
     packet.push(&Request::Ask { ticket: UNASKED + 1, question })?;
     packet.send(&socket, &interrupted)?;
-    let begin = Instant::now();
-    while !wait_for(&socket, PollFlags::IN, TICK)? {
-        if interrupted() || begin.elapsed() > 100 * TICK {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-    }
+    await_packet(&socket, 100 * TICK)?;
     let reply = Incoming::receive(&socket)?.map(|mut packet| packet.take::<Reply>()).transpose()?.flatten();
     let Some(Reply { answer, .. }) = reply else { return Ok(None) };
     answer.map(Some).map_err(io::Error::other)

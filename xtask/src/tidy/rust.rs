@@ -50,7 +50,7 @@ fn asks_the_system(path: &str, source: &str, fenced: &[String]) -> Option<String
     if !is_shipped || fenced.iter().any(|module| is_inside(path, module)) {
         return None;
     }
-    let own = source.split("#[cfg(test)]").next()?;
+    let own = source.split("#[cfg(test)]\nmod ").next()?;
     let is_code = |line: &&str| !line.trim_start().starts_with("//");
     let asks = |line: &str| SYSTEM.iter().any(|file| line.contains(file));
     let at = own.lines().position(|line| is_code(&line) && asks(line))? + 1;
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(complaints("tuner/src/search.rs", source), 1);
         assert_eq!(complaints("machine/src/own.rs", source), 0);
         assert_eq!(complaints("tuner/trial/examples/memory.rs", source), 0);
-        assert_eq!(complaints("tuner/src/search.rs", &source.replace("fn f", "#[cfg(test)]\nfn f")), 0);
+        assert_eq!(complaints("tuner/src/search.rs", &source.replace("fn f", "#[cfg(test)]\nmod tests { fn f")), 0);
     }
 
     #[test]
