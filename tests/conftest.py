@@ -79,6 +79,13 @@ def kernel(tmp_path_factory):
     session.close()
 
 
+@pytest.fixture
+def emptied(kernel):
+    """The kernel of the module without variables and definitions: a new kernel reads the standard library for three seconds."""
+    kernel.ok("%reset")
+    return kernel
+
+
 @pytest.fixture(autouse=True)
 def every_message_is_claimed(start):
     """Fails a test that leaves a message of a running kernel unclaimed; looks before `start` closes the test's kernels."""

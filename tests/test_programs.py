@@ -175,9 +175,9 @@ OURS = re.compile(r"evcxr|Evcxr|found `#`|catch_unwind|the end of the cell")
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_value_whose_type_has_no_name_is_kept(start, name):
+def test_value_whose_type_has_no_name_is_kept(emptied, name):
     cells, result, said = KEPT[name]
-    kernel = start()
+    kernel = emptied
     outcomes = [kernel.ok(cell) for cell in cells]
     assert outcomes[-1].result == result
     if said is not None:
@@ -185,9 +185,9 @@ def test_value_whose_type_has_no_name_is_kept(start, name):
 
 
 @pytest.mark.parametrize("name", UNKEPT)
-def test_variable_that_cannot_be_kept_lives_to_the_end_of_its_cell(start, name):
+def test_variable_that_cannot_be_kept_lives_to_the_end_of_its_cell(emptied, name):
     cell, reason, expression, value = UNKEPT[name]
-    kernel = start()
+    kernel = emptied
     assert kernel.ok(cell).stderr == f"`gone` is not kept: {reason}\n"
     assert kernel.ok(expression).result == value
     assert re.search(rf"`gone` ended with In \[\d+\]: {re.escape(reason)}", kernel.fails("gone;").error)
@@ -204,9 +204,9 @@ def test_values_that_are_not_kept_are_dropped_in_the_order_of_a_program(start):
 
 
 @pytest.mark.parametrize("name", UNDECIDED)
-def test_type_that_is_open_is_decided_by_a_later_cell(start, name):
+def test_type_that_is_open_is_decided_by_a_later_cell(emptied, name):
     cells, result = UNDECIDED[name]
-    kernel = start()
+    kernel = emptied
     assert kernel.ok(cells[0]).stderr == ""
     assert kernel.ok("%who").display.startswith(("undecided, until a cell uses them: ", "n\n"))
     outcomes = [kernel.ok(cell) for cell in cells[1:]]
@@ -232,17 +232,17 @@ def test_cell_that_decides_no_type_leaves_it_open_and_undo_takes_the_decision_ba
 
 
 @pytest.mark.parametrize("name", ASSUMED)
-def test_number_gets_the_type_that_a_later_cell_needs(start, name):
+def test_number_gets_the_type_that_a_later_cell_needs(emptied, name):
     cells, result = ASSUMED[name]
-    kernel = start()
+    kernel = emptied
     outcomes = [kernel.ok(cell) for cell in cells]
     assert outcomes[-1].result == result
     assert [outcome.stderr for outcome in outcomes] == [""] * len(cells)
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_value_that_a_cell_may_have_changed_is_not_made_again(start, name):
-    kernel = start()
+def test_value_that_a_cell_may_have_changed_is_not_made_again(emptied, name):
+    kernel = emptied
     for cell in CHANGED[name]:
         kernel.run(cell)
     needs = "let other: std::cell::Cell<u8> = n;" if "inside" in name else "let other: u8 = n;"
@@ -250,9 +250,9 @@ def test_value_that_a_cell_may_have_changed_is_not_made_again(start, name):
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_what_a_macro_declares_stays(start, name):
+def test_what_a_macro_declares_stays(emptied, name):
     cells, result = MADE[name]
-    kernel = start()
+    kernel = emptied
     outcomes = [kernel.ok(cell) for cell in cells]
     assert outcomes[-1].result == result
 
@@ -273,8 +273,8 @@ def test_error_has_its_place_and_no_name_of_ours(kernel, cell, error):
 
 
 @pytest.mark.parametrize("definition", NAMES)
-def test_no_name_of_the_users_breaks_a_later_cell(start, definition):
-    kernel = start()
+def test_no_name_of_the_users_breaks_a_later_cell(emptied, definition):
+    kernel = emptied
     kernel.ok("let mut seen = vec![1];")
     kernel.ok(definition)
     kernel.ok("let more: usize = 5; seen.push(2);")

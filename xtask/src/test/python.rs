@@ -38,21 +38,21 @@ pub(super) const FAST: [&str; 15] = [
 
 /// The files that take longest. They begin first, so that no process still runs a long file when the others have ended.
 const LONGEST: [&str; 15] = [
-    "tests/test_numbers.py",
-    "tests/test_sources.py",
-    "tests/test_faults.py",
+    "tests/test_programs.py",
+    "tests/test_borrows.py",
     "tests/test_placement.py",
-    "tests/test_devices_xla.py",
     "tests/test_notebooks.py",
-    "tests/test_launchers.py",
+    "tests/test_device_process.py",
+    "tests/test_devices_xla.py",
     "tests/test_cluster_faults.py",
-    "tests/test_resume.py",
-    "tests/test_tpu_trials.py",
-    "tests/test_evcxr_cases.py",
-    "tests/test_tpu_memory.py",
-    "tests/test_tune.py",
-    "tests/test_seeds.py",
-    "tests/test_stores.py",
+    "tests/test_coming_from.py",
+    "tests/test_browser.py",
+    "tests/test_numbers.py",
+    "tests/test_launchers.py",
+    "tests/test_device_clients.py",
+    "tests/test_undo.py",
+    "tests/test_guide.py",
+    "tests/test_sources.py",
 ];
 
 /// The tests for which libtpu compiles for minutes, if a program has changed.
