@@ -77,9 +77,9 @@ impl Search {
     }
 
     /// Records an enqueued trial for each of these sets of values, to run before the oracle is asked. A set that a trial of
-    /// the study already has is skipped. The best trial of the study that this search learns from comes last.
+    /// the study already has is skipped. The best trials of the studies that this search learns from come last.
     pub(crate) fn enqueue(&mut self, enqueued: &[Values]) -> Result<(), SearchError> {
-        let best = self.spec.warm_start.as_ref().map(|warm_start| warm_start.best.clone());
+        let best: Vec<Values> = self.spec.warm_starts.iter().map(|warm_start| warm_start.best.clone()).collect();
         for preset in enqueued.iter().chain(&best) {
             if !self.trials().iter().any(|trial| trial.preset == *preset) {
                 let number = self.journal.enqueue_trial(preset)?;

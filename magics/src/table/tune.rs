@@ -177,9 +177,9 @@ const ROWS: [Row; 40] = [
     ),
     row(
         "--from",
-        "STUDY",
-        "learn from the trials of another study, and try its best one first; a folder has a slash",
-        |spec, text| set(&mut spec.from, values::text(text).map(Some)),
+        "STUDY,…",
+        "learn from the trials of other studies, and try the best one of each first; a folder has a slash",
+        |spec, text| set(&mut spec.from, list(text, ',', parameter)),
     )
     .taking(Values::Study),
     row("--seed", "N", "draw the same parameters on every run", |spec, text| {

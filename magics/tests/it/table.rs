@@ -76,7 +76,7 @@ fn lsmagic_lists_every_form() {
 #[test]
 fn help_shows_usage_options_and_an_example() {
     expect![[r#"
-        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--from STUDY] [--seed N] [--project NAME] [--directory FOLDER] [--storage URL] [--heartbeat TIME] [--publish [URL]] [--on LAUNCHER] [--workers N] [--cpus N] [--gpus N] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--worker-trials N] [--grace TIME] [--device-memory SIZE] [--device-wait TIME] [--mirror FOLDER] [--tensorboard FOLDER] [--profile N] [--debug-nans] [--background] [--continue] [--overwrite], and a closure |trial| { … } below
+        %tune status|wait|stop [--project NAME] [--directory FOLDER], or on the first line of a cell %%tune --objective NAME:max|min,… [--constraint NAME<=NUMBER,…] [--oracle NAME] [--pruner RULE] [--terminator RULE] [--max-trials N] [--executions N] [--fix NAME=VALUE,…] [--enqueue NAME=VALUE,…;…] [--tune-only NAME,…] [--from STUDY,…] [--seed N] [--project NAME] [--directory FOLDER] [--storage URL] [--heartbeat TIME] [--publish [URL]] [--on LAUNCHER] [--workers N] [--cpus N] [--gpus N] [--timeout TIME] [--trial-timeout TIME] [--memory SIZE] [--concurrency N] [--threads N] [--retries N] [--max-consecutive-failures N] [--keep-best N] [--worker-trials N] [--grace TIME] [--device-memory SIZE] [--device-wait TIME] [--mirror FOLDER] [--tensorboard FOLDER] [--profile N] [--debug-nans] [--background] [--continue] [--overwrite], and a closure |trial| { … } below
 
         search for the parameters with which a closure does best
 
@@ -129,7 +129,7 @@ fn help_shows_usage_options_and_an_example() {
           --fix NAME=VALUE,…            give parameters these values in every trial
           --enqueue NAME=VALUE,…;…      try these values first, a trial for each part between semicolons
           --tune-only NAME,…            tune these parameters; any other keeps its default, or its lowest value
-          --from STUDY                  learn from the trials of another study, and try its best one first; a folder has a slash
+          --from STUDY,…                learn from the trials of other studies, and try the best one of each first; a folder has a slash
           --seed N                      draw the same parameters on every run
           --project NAME                the study's name; without it the cell has a study of its own, named by a hash of the objective and how it is searched
           --directory FOLDER            the folder that holds the study (default: studies)

@@ -35,6 +35,7 @@ use fact::Fact;
 use ferrotune_space::record::TrialRecord;
 use ferrotune_space::seed;
 use ferrotune_space::spec::StudySpec;
+use ferrotune_space::warm_start::WarmStart;
 use in_database::InDatabase;
 use in_file::InFile;
 pub use lock::StudyLock;
@@ -126,6 +127,13 @@ impl Journal {
         let study = Replay::of(&path, &name)?.study;
         let spec = study.spec.ok_or_else(missing)?;
         Ok(Study { spec, trials: study.trials, times: study.times, defaults: study.defaults })
+    }
+
+    /// Reads the study `name` in the database at an address, which `folder` need not name; none if there is no such database. Fails like
+    /// [`Journal::read`].
+    pub fn read_in(storage: &str, name: &str, folder: &Path) -> Result<Option<Study>, JournalError> {
+        let database = database::named(storage, name, folder)?;
+        database.map(|database| in_database::study(database, folder)).transpose()
     }
 
     /// The spec of the study in the journal file at `path`, such as a copy. Fails if the journal is damaged or describes no
@@ -307,13 +315,12 @@ fn beginning(asked: &StudySpec, known: &Known) -> Vec<Fact<'static>> {
     facts
 }
 
-/// The spec with the seed that the search uses, and with the trials that the study has already taken from another study.
+/// The spec with the seed that the search uses, and with the trials that the study has already taken from other studies.
 fn seeded(spec: &StudySpec, earlier: Option<&StudySpec>) -> StudySpec {
     let seed = spec.seed.or_else(|| earlier.and_then(|earlier| earlier.seed)).unwrap_or_else(seed::draw);
-    let kept = earlier.and_then(|earlier| earlier.warm_start.as_ref());
-    let warm_start = spec.warm_start.as_ref();
-    let warm_start = warm_start.map(|new| kept.filter(|kept| kept.study == new.study).unwrap_or(new).clone());
-    StudySpec { seed: Some(seed), warm_start, ..spec.clone().without_call() }
+    let kept = |new: &WarmStart| earlier?.warm_starts.iter().find(|kept| kept.study == new.study);
+    let warm_starts = spec.warm_starts.iter().map(|new| kept(new).unwrap_or(new).clone()).collect();
+    StudySpec { seed: Some(seed), warm_starts, ..spec.clone().without_call() }
 }
 
 /// Refuses a study's folder in which a name leads elsewhere, except for the links by which Optuna's writers lock the

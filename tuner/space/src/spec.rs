@@ -34,13 +34,13 @@ pub struct StudySpec {
     /// The user's settings for parameters, made before the search.
     #[serde(default)]
     pub given: Given,
-    /// The study for a warm start: the name of a project in `directory`, or the path of a folder, which has a slash. Applies to one
-    /// call; the journal has the trials that were copied from that study.
-    #[serde(default)]
-    pub from: Option<String>,
-    /// The trials that were copied from another study.
-    #[serde(default)]
-    pub warm_start: Option<WarmStart>,
+    /// The studies for a warm start: each the name of a project in `directory` or in the search's database, or the path of a folder, which
+    /// has a slash. Applies to one call; the journal has the trials that were copied from those studies.
+    #[serde(default, deserialize_with = "none_or_more")]
+    pub from: Vec<String>,
+    /// The trials that were copied from other studies. Earlier journals have a single warm start, or none, in place of the list.
+    #[serde(default, alias = "warm_start", deserialize_with = "none_or_more")]
+    pub warm_starts: Vec<WarmStart>,
     /// How often each trial runs, each time with another seed; the trial's values are the means. At least 1.
     #[serde(default = "once")]
     pub executions: u64,
@@ -96,8 +96,8 @@ impl Default for StudySpec {
             pruner: None,
             terminator: None,
             given: Given::default(),
-            from: None,
-            warm_start: None,
+            from: Vec::new(),
+            warm_starts: Vec::new(),
             executions: 1,
             max_trials: 10,
             seed: None,
@@ -133,7 +133,7 @@ impl StudySpec {
             keeps_trials: false,
             storage: None,
             placement: None,
-            from: None,
+            from: Vec::new(),
             given: Given { enqueued: Vec::new(), ..self.given },
             supervision: Supervision {
                 background: false,
@@ -189,6 +189,21 @@ pub(crate) fn one_or_several<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Objective>, D::Error> {
     let objectives: Vec<Objective> = one_or_several(deserializer)?;
     if objectives.is_empty() { Err(D::Error::custom("a search has at least one objective")) } else { Ok(objectives) }
+}
+
+fn none_or_more<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum NoneOrMore<T> {
+        None,
+        Several(Vec<T>),
+        One(T),
+    }
+    Ok(match NoneOrMore::deserialize(deserializer)? {
+        NoneOrMore::None => Vec::new(),
+        NoneOrMore::Several(several) => several,
+        NoneOrMore::One(one) => vec![one],
+    })
 }
 
 /// The workers that an engine runs for a search.
@@ -318,7 +333,38 @@ impl Default for Supervision {
 
 #[cfg(test)]
 mod tests {
-    use super::takes_one_process;
+    use super::{StudySpec, takes_one_process};
+    use crate::objective::{Direction, Objective};
+    use crate::warm_start::{SourceTrial, WarmStart};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn earlier_journals_have_one_study_to_learn_from_or_none() {
+        let spec = StudySpec::new("here", vec![Objective::new("loss", Direction::Min)]);
+        let trial = SourceTrial {
+            number: 3,
+            parameters: Default::default(),
+            values: vec![0.5],
+            metrics: Default::default(),
+        };
+        let warm_start = WarmStart {
+            study: "there".to_owned(),
+            ranges: Default::default(),
+            trials: vec![trial],
+            best: Default::default(),
+        };
+        let read = |from: Value, one: Value| {
+            let mut text = serde_json::to_value(&spec).unwrap();
+            let fields = text.as_object_mut().unwrap();
+            fields.remove("warm_starts");
+            fields.extend([("from".to_owned(), from), ("warm_start".to_owned(), one)]);
+            serde_json::from_value::<StudySpec>(text).unwrap()
+        };
+        assert_eq!(read(Value::Null, Value::Null), spec);
+        let warm = StudySpec { from: vec!["there".to_owned()], warm_starts: vec![warm_start.clone()], ..spec.clone() };
+        assert_eq!(read(json!("there"), json!(warm_start)), warm);
+        assert_eq!(serde_json::from_value::<StudySpec>(json!(warm)).unwrap(), warm);
+    }
 
     #[test]
     fn a_tpu_takes_one_process_by_its_name_and_by_its_library() {

@@ -1,5 +1,5 @@
-//! The trials of another study from which a search learns before its first trial. Reads no study; a search keeps a copy, so
-//! that it continues in the same way when the other study has grown or has been deleted.
+//! The trials of other studies from which a search learns before its first trial. Reads no study; a search keeps a copy, so
+//! that it continues in the same way when another study has grown or has been deleted.
 
 use crate::given::Values;
 use crate::record::{Ending, TrialRecord};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// The data that a search has copied from another study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WarmStart {
-    /// The name of the other study, as the user gave it: a project of the same directory, or a folder.
+    /// The name of the other study, as the user gave it: a project of the same directory or database, or a folder.
     pub study: String,
     /// The ranges of the other study's parameters, each from the latest trial that asked for the parameter.
     pub ranges: BTreeMap<String, Distribution>,

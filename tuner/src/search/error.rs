@@ -62,7 +62,7 @@ pub enum SearchError {
     },
     /// The first trial has shown that no trial of the other study has parameters of this search.
     #[error(
-        "--from {study}: no trial of it has parameters and values of this search, as trial 0 shows; compare with %space {study}, or leave --from out and use --overwrite"
+        "--from {study}: no trial of it has parameters and values of this search, as trial 0 shows; compare with %space {study}, or leave it out and use --overwrite"
     )]
     NoTrialFits {
         /// The name of the other study, as the user gave it.

@@ -57,10 +57,9 @@ impl Failures {
         }
         if record.number == 0
             && failure.is_none()
-            && let Some(warm_start) = &spec.warm_start
-            && !Source::of(spec).fitting(std::iter::once(record), &spec.given).contains(&true)
+            && let Some(study) = Source::of(spec).unfitting(std::iter::once(record), &spec.given).first()
         {
-            return Err(SearchError::NoTrialFits { study: warm_start.study.clone() });
+            return Err(SearchError::NoTrialFits { study: spec.warm_starts[*study].study.clone() });
         }
         let Some(ending) = failure.cloned() else {
             (self.in_a_row, self.has_succeeded) = (0, true);

@@ -57,12 +57,12 @@ impl Search {
         Ok(Reply::Value { value })
     }
 
-    /// The values that a trial was enqueued with. Values of the other study's best trial may be outside a range that has
+    /// The values that a trial was enqueued with. Values of another study's best trial may be outside a range that has
     /// changed; the oracle then chooses instead.
     fn preset(&self, number: u64, name: &str, distribution: &Distribution) -> &Values {
         static NONE: Values = Values::new();
         let preset = &self.record(number).preset;
-        let is_of_source = self.spec.warm_start.as_ref().is_some_and(|warm_start| warm_start.best == *preset);
+        let is_of_source = self.spec.warm_starts.iter().any(|warm_start| warm_start.best == *preset);
         let fits = preset.get(name).is_none_or(|value| fit(value, distribution).is_some());
         if is_of_source && !fits { &NONE } else { preset }
     }

@@ -1,4 +1,4 @@
-//! Reads the trials that a search takes from another study. Writes nothing, and runs no code of that study.
+//! Reads the trials that a search takes from other studies. Writes nothing, and runs no code of those studies.
 
 use super::SearchError;
 use ferrotune_journal::study_folder;
@@ -7,32 +7,42 @@ use ferrotune_oracle::analysis::ranking::ranked;
 use ferrotune_space::objective::Objective;
 use ferrotune_space::record::{State, TrialRecord};
 use ferrotune_space::spec::StudySpec;
-use ferrotune_space::warm_start::{SourceTrial, WarmStart, folder_of};
+use ferrotune_space::warm_start::{SourceTrial, WarmStart, folder_of, is_path};
 use std::collections::BTreeMap;
 
-/// The spec of the search, with the trials that it takes from the study named by `from`.
+/// The spec of the search, with the trials that it takes from the studies named by `from`.
 ///
-/// A study that has begun with the same other study before keeps the trials that it took then. Fails if the other study
+/// A study that has begun with another study before keeps the trials that it took then. Fails if another study
 /// cannot be read, has other objectives, or has no trial that the search can learn from.
 pub(crate) fn warmed(asked: &StudySpec) -> Result<StudySpec, SearchError> {
-    let Some(study) = &asked.from else { return Ok(asked.clone()) };
-    let warm_start = match earlier(asked, study)? {
-        Some(earlier) => earlier,
-        None => read(asked, study)?,
-    };
-    Ok(StudySpec { warm_start: Some(warm_start), ..asked.clone() })
+    if asked.from.is_empty() {
+        return Ok(asked.clone());
+    }
+    let earlier = earlier(asked)?;
+    let mut warm_starts: Vec<WarmStart> = Vec::new();
+    for study in &asked.from {
+        let folder = |study: &str| folder_of(&asked.directory, study);
+        let is_same = |known: &str| known == study || study_folder::is_same_file(&folder(known), &folder(study));
+        if warm_starts.iter().any(|known| is_same(&known.study)) {
+            let reason = "it is named twice; name it once".to_owned();
+            return Err(SearchError::Source { study: study.clone(), reason });
+        }
+        let kept = earlier.iter().find(|earlier| earlier.study == *study).cloned();
+        warm_starts.push(kept.map_or_else(|| read(asked, study), Ok)?);
+    }
+    Ok(StudySpec { warm_starts, ..asked.clone() })
 }
 
-/// The trials that the study itself took from the other study before.
-fn earlier(asked: &StudySpec, study: &str) -> Result<Option<WarmStart>, SearchError> {
+/// The trials that the study itself took from other studies before.
+fn earlier(asked: &StudySpec) -> Result<Vec<WarmStart>, SearchError> {
     let folder = asked.directory.join(&asked.project);
     if asked.overwrite || !study_folder::is_study(&folder) {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     match Journal::read(&folder) {
-        Ok(known) => Ok(known.spec.warm_start.filter(|earlier| earlier.study == study)),
+        Ok(known) => Ok(known.spec.warm_starts),
         // The journal has no search, for example because only Optuna has written it.
-        Err(JournalError::Missing { .. }) => Ok(None),
+        Err(JournalError::Missing { .. }) => Ok(Vec::new()),
         Err(error) => Err(error.into()),
     }
 }
@@ -44,14 +54,20 @@ fn read(asked: &StudySpec, study: &str) -> Result<WarmStart, SearchError> {
     if study_folder::is_same_file(&folder, &own) || folder == own {
         return Err(refused("this is the study itself; name another one".to_owned()));
     }
-    if !study_folder::is_study(&folder) {
+    let unreadable = |source| SearchError::UnreadableSource { study: study.to_owned(), source };
+    let found = match &asked.storage {
+        _ if study_folder::is_study(&folder) => Journal::read(&folder).map(Some),
+        // A study that other machines have made is in the database alone.
+        Some(storage) if !is_path(study) => known(Journal::read_in(storage, study, &folder)),
+        _ => Ok(None),
+    };
+    let Some(Study { spec: theirs, trials, .. }) = found.map_err(unreadable)? else {
         let (folder, directory) = (folder.display(), asked.directory.display());
+        let of_database = if asked.storage.is_some() { " or of the database" } else { "" };
         return Err(refused(format!(
-            "there is no study in {folder}; name a study of {directory}, or a folder with a slash, as in ./{study}"
+            "there is no study in {folder}; name a study of {directory}{of_database}, or a folder with a slash, as in ./{study}"
         )));
-    }
-    let Study { spec: theirs, trials, .. } =
-        Journal::read(&folder).map_err(|source| SearchError::UnreadableSource { study: study.to_owned(), source })?;
+    };
     let Some(positions) = positions(&theirs.objectives, &asked.objectives) else {
         let text = |spec: &StudySpec| spec.objectives.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let (found, wanted) = (text(&theirs), text(asked));
@@ -83,6 +99,14 @@ fn read(asked: &StudySpec, study: &str) -> Result<WarmStart, SearchError> {
         trials: taken.iter().map(source).collect(),
         best: best.map(|(name, parameter)| (name, parameter.value)).collect(),
     })
+}
+
+/// A study, unless there is none of this name.
+fn known(read: Result<Option<Study>, JournalError>) -> Result<Option<Study>, JournalError> {
+    match read {
+        Err(JournalError::Missing { .. }) => Ok(None),
+        read => read,
+    }
 }
 
 /// The finished trials with finite values, in the order of the search's objectives, and with the last report of each metric

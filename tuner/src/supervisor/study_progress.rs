@@ -44,8 +44,8 @@ fn unasked(trials: &[TrialRecord], spec: &StudySpec) -> Vec<String> {
         return Vec::new();
     }
     let is_asked = |name: &&str| trials.iter().any(|trial| trial.parameters.contains_key(*name));
-    let of_source = spec.warm_start.as_ref().map(|warm_start| &warm_start.best);
-    let enqueued = trials.iter().filter(|trial| trial.ending.is_some() && Some(&trial.preset) != of_source);
+    let is_of_source = |trial: &TrialRecord| spec.warm_starts.iter().any(|warm_start| warm_start.best == trial.preset);
+    let enqueued = trials.iter().filter(|trial| trial.ending.is_some() && !is_of_source(trial));
     let enqueued = enqueued.flat_map(|trial| trial.preset.keys());
     let of_oracle = parameters_in(&spec.oracle);
     let given = spec.given.names().chain(of_oracle).chain(enqueued.map(String::as_str));

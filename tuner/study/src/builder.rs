@@ -117,15 +117,15 @@ impl StudyBuilder {
         self
     }
 
-    /// Learns from another study before the first trial: a project in the same directory, or a folder, whose path has a slash as in
-    /// `./earlier/digits`. The search tries the best trial of that study first. It does not change that study, whose trials do not
-    /// become trials of this study.
+    /// Learns from another study before the first trial: a project in the same directory or database, or a folder, whose path has a slash
+    /// as in `./earlier/digits`. The search tries the best trial of that study first. It does not change that study, whose trials do not
+    /// become trials of this study. Several studies are named by several calls.
     ///
     /// The first run copies the finished trials, so that the search continues in the same way when the other study has grown. Only
     /// trials are used whose parameters are all parameters of this search, with values in their ranges. The run fails if the other
     /// study has other objectives or no such trial.
     pub fn from(mut self, study: impl Into<String>) -> Self {
-        self.spec.from = Some(study.into());
+        self.spec.from.push(study.into());
         self
     }
 
@@ -279,7 +279,7 @@ impl StudyBuilder {
         if let Some(mirror) = &mut self.spec.supervision.mirror {
             *mirror = absolute(mirror)?;
         }
-        if let Some(study) = self.spec.from.as_mut().filter(|study| is_path(study)) {
+        for study in self.spec.from.iter_mut().filter(|study| is_path(study)) {
             *study = absolute(&PathBuf::from(&*study))?.display().to_string();
         }
         let place = match self.role {

@@ -10,6 +10,7 @@ mod error;
 mod heartbeat;
 mod link;
 mod owner;
+mod reading;
 mod rows;
 mod schema;
 mod statements;
@@ -24,6 +25,7 @@ pub use error::DatabaseError;
 pub use heartbeat::Dead;
 use heartbeat::Signs;
 pub(super) use owner::{address, address_shown};
+pub(super) use reading::{found, named};
 pub use url::{StorageUrl, StorageUrlError};
 pub use waiting::Look;
 
@@ -82,14 +84,6 @@ pub(super) struct Created {
     id: Option<i64>,
     /// The number of the trial; none if the study has enough trials.
     pub(super) number: Option<u64>,
-}
-
-/// The study in the database that a folder names, for reading; none if the folder names no database.
-pub(super) fn found(folder: &Path) -> Result<Option<Database>, JournalError> {
-    let Some(place) = Place::of(folder)? else { return Ok(None) };
-    let url = StorageUrl::found(&place.storage).map_err(JournalError::Storage)?;
-    let owner = Owner::of(&place.supervisor, folder, None);
-    Ok(Some(Database::new(Link::new(url, Absent::Refuse), place.study, owner)))
 }
 
 /// Fails if the supervisor of another folder runs a trial of the study `name` at an address.

@@ -207,7 +207,11 @@ impl Storage for InDatabase {
 
 /// Reads the study in the database that the folder names; none if the folder names no database.
 pub(super) fn read(folder: &Path) -> Result<Option<Study>, JournalError> {
-    let Some(database) = super::database::found(folder)? else { return Ok(None) };
+    super::database::found(folder)?.map(|database| study(database, folder)).transpose()
+}
+
+/// Reads a study in a database. `folder` is the study's place for messages.
+pub(super) fn study(database: Database, folder: &Path) -> Result<Study, JournalError> {
     let mut known = Known { name: database.name().to_owned(), ..Known::default() };
     let mut store = InDatabase::new(database);
     let missing = || JournalError::Missing { folder: folder.to_owned() };
@@ -216,5 +220,5 @@ pub(super) fn read(folder: &Path) -> Result<Option<Study>, JournalError> {
     }
     let study = known.replay.study;
     let spec = study.spec.ok_or_else(missing)?;
-    Ok(Some(Study { spec, trials: study.trials, times: study.times, defaults: study.defaults }))
+    Ok(Study { spec, trials: study.trials, times: study.times, defaults: study.defaults })
 }

@@ -7,9 +7,11 @@ mod problems;
 use ferrotune_oracle::analysis::hypervolume::hypervolume;
 use ferrotune_oracle::{Next, OracleError, create};
 use ferrotune_space::Parameter;
+use ferrotune_space::given::Values;
 use ferrotune_space::objective::{Direction, Objective};
 use ferrotune_space::record::{Ending, TrialRecord};
 use ferrotune_space::spec::StudySpec;
+use ferrotune_space::warm_start::{SourceTrial, WarmStart};
 use problems::fronts::{FRONTS, Front};
 use problems::{Ask, NOISY, PROBLEMS, Problem};
 use rand::{RngExt as _, SeedableRng as _};
@@ -34,11 +36,32 @@ struct Way {
     supervisors: usize,
     /// Whether noisy problems also print the lowest loss without noise of all trials.
     tells_tried: bool,
+    /// The earlier study from which each search learns.
+    earlier: Option<Earlier>,
 }
+
+/// How the problem of an earlier study, from which a search learns, differs from the search's own.
+#[derive(Clone, Copy)]
+struct Earlier {
+    name: &'static str,
+    /// The difference of the two places of a parameter's value, as a share of its range.
+    shift: f64,
+    /// Whether what is best is where the search's own problem is bad: a wrong study.
+    is_reversed: bool,
+}
+
+/// The earlier studies: one of other data, as the losses have another unit, too, and a wrong one.
+const EARLIER: [Earlier; 2] = [
+    Earlier { name: "shifted", shift: 0.05, is_reversed: false },
+    Earlier { name: "reversed", shift: 0.0, is_reversed: true },
+];
+/// The number of trials of an earlier study.
+const EARLIER_TRIALS: usize = 50;
 
 /// Arguments: oracle, first seed, number of seeds, and the problems (all if none is named). `--trials N` ends every
 /// search after N trials, `--running N` runs N trials at the same time, and `--supervisors N` shares a study among N searches.
-/// `--tried` adds a line for each search with noise: the lowest loss without noise of the trials so far.
+/// `--tried` adds a line for each search with noise: the lowest loss without noise of the trials so far. `--from EARLIER` makes each search
+/// learn from an earlier study of the same oracle, on a problem like its own.
 fn main() -> ExitCode {
     if let Err(error) = problems::check() {
         eprintln!("{error}");
@@ -46,10 +69,20 @@ fn main() -> ExitCode {
     }
     // Cargo adds a --bench of its own.
     let mut arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let mut way = Way { trials: COUNTED[COUNTED.len() - 1], running: 1, supervisors: 1, tells_tried: false };
+    let mut way =
+        Way { trials: COUNTED[COUNTED.len() - 1], running: 1, supervisors: 1, tells_tried: false, earlier: None };
     if let Some(place) = arguments.iter().position(|argument| argument == "--tried") {
         arguments.remove(place);
         way.tells_tried = true;
+    }
+    if let Some(place) = arguments.iter().position(|argument| argument == "--from") {
+        way.earlier =
+            arguments.get(place + 1).and_then(|name| EARLIER.into_iter().find(|earlier| earlier.name == name));
+        if way.earlier.is_none() {
+            eprintln!("--from needs one of {}", EARLIER.map(|earlier| earlier.name).join(", "));
+            return ExitCode::FAILURE;
+        }
+        arguments.drain(place..place + 2);
     }
     let options =
         [("--trials", &mut way.trials), ("--running", &mut way.running), ("--supervisors", &mut way.supervisors)];
@@ -63,7 +96,9 @@ fn main() -> ExitCode {
         arguments.drain(place..place + 2);
     }
     let [oracle, first, count, wanted @ ..] = arguments.as_slice() else {
-        eprintln!("usage: ORACLE FIRST_SEED SEEDS [PROBLEM…] [--trials N] [--running N] [--supervisors N] [--tried]");
+        eprintln!(
+            "usage: ORACLE FIRST_SEED SEEDS [PROBLEM…] [--trials N] [--running N] [--supervisors N] [--tried] [--from EARLIER]"
+        );
         return ExitCode::FAILURE;
     };
     let (Ok(first), Ok(count)) = (first.parse::<u64>(), count.parse::<u64>()) else {
@@ -123,7 +158,9 @@ fn trials(
         records.push(TrialRecord::new(number as u64));
         let values = evaluate(&mut |name, distribution| {
             let started = Instant::now();
-            let value = oracle.suggest(number as u64, name, &distribution, &records);
+            // The best trial of an earlier study is tried first.
+            let best = spec.warm_starts.get(number).and_then(|earlier| earlier.best.get(name)).cloned();
+            let value = best.unwrap_or_else(|| oracle.suggest(number as u64, name, &distribution, &records));
             seconds += started.elapsed().as_secs_f64();
             records[number].parameters.insert(name.to_owned(), Parameter { distribution, value: value.clone() });
             value
@@ -137,7 +174,11 @@ fn search(oracle: &str, (problem, objective): &Problem, seed: u64, way: Way) -> 
     let most = way.trials;
     let noise = NOISY.iter().find(|(name, _)| name == problem).map_or(0.0, |(_, deviation)| *deviation);
     let (mut rng, mut losses) = (Pcg64::seed_from_u64(seed), Vec::with_capacity(most));
-    let (records, seconds) = trials(&spec(oracle, most, seed, &["loss"]), way, |ask| {
+    let mut spec = spec(oracle, most, seed, &["loss"]);
+    if let Some(earlier) = way.earlier {
+        spec.warm_starts = vec![warm_start(oracle, *objective, seed, way, earlier)?];
+    }
+    let (records, seconds) = trials(&spec, way, |ask| {
         losses.push(objective(ask));
         vec![losses[losses.len() - 1] + if noise > 0.0 { noise * normal(&mut rng) } else { 0.0 }]
     })?;
@@ -150,6 +191,43 @@ fn search(oracle: &str, (problem, objective): &Problem, seed: u64, way: Way) -> 
         print(oracle, &format!("{problem} tried"), seed, most, seconds, lowest);
     }
     Ok(())
+}
+
+/// The trials of an earlier study.
+fn warm_start(
+    oracle: &str,
+    objective: fn(&mut Ask<'_>) -> f64,
+    seed: u64,
+    way: Way,
+    Earlier { name, shift, is_reversed }: Earlier,
+) -> Result<WarmStart, OracleError> {
+    let spec = spec(oracle, EARLIER_TRIALS, seed + 1_000_000, &["loss"]);
+    let way = Way { trials: EARLIER_TRIALS, running: 1, supervisors: 1, earlier: None, ..way };
+    let (records, _) = trials(&spec, way, |ask| {
+        let loss = objective(&mut |name, distribution| {
+            let value = ask(name, distribution.clone());
+            let moved = distribution.to_unit(&value).filter(|_| distribution.has_order()).map(|unit| unit + shift);
+            moved.map_or(value, |unit| distribution.from_unit(unit.min(1.0)))
+        });
+        vec![3.0 + if is_reversed { -10.0 * loss } else { 10.0 * loss }]
+    })?;
+    let values = |trial: &TrialRecord| -> Values {
+        trial.parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value.clone())).collect()
+    };
+    let best = records.iter().min_by(|a, b| a.values[0].total_cmp(&b.values[0])).map(values).unwrap_or_default();
+    let source = |trial: &TrialRecord| SourceTrial {
+        number: trial.number,
+        parameters: values(trial),
+        values: trial.values.clone(),
+        metrics: Default::default(),
+    };
+    let ranges = records.iter().flat_map(|trial| &trial.parameters);
+    Ok(WarmStart {
+        study: name.to_owned(),
+        ranges: ranges.map(|(name, parameter)| (name.clone(), parameter.distribution.clone())).collect(),
+        trials: records.iter().map(source).collect(),
+        best,
+    })
 }
 
 /// Prints the negative hypervolume after each of the [`COUNTED`] numbers of trials, so that low is good.

@@ -24,11 +24,14 @@ pub(super) struct Auto {
 impl Sampler for Auto {
     fn propose(&mut self, history: &History, trial: u64) -> Option<Vec<f64>> {
         self.repeats = false;
-        if history.rows.len() < MOST_TRIALS && history.space.dimensions.len() <= MOST_DIMENSIONS {
+        if history.own().len() < MOST_TRIALS && history.space.dimensions.len() <= MOST_DIMENSIONS {
             let point = self.gp.propose(history, trial);
             self.repeats = self.gp.repeats();
             return point;
         }
+        // Trials of other studies, whose losses may have another unit, are not needed any more.
+        let own = (history.own().len() >= MOST_TRIALS).then(|| history.without_earlier());
+        let history = own.as_ref().unwrap_or(history);
         // CMA-ES and TPE alternate, because CMA-ES refines good regions and TPE searches for new ones.
         if is_numeric(history) && trial.is_multiple_of(2) {
             return self.cmaes.propose(history, trial);

@@ -174,15 +174,18 @@ fn on_axes(axes: &[Axis], row: &Row) -> Option<Vec<f64>> {
     point.iter().all(|unit| !unit.is_nan()).then_some(point)
 }
 
-/// The first mean: the middle of the space, or the mean of the best trials of another study, as in warm-starting CMA-ES (Nomura et
+/// The first mean: the middle of the space, or the mean of the best trials of each other study, as in warm-starting CMA-ES (Nomura et
 /// al. 2021, AAAI).
 fn first_mean(axes: &[Axis], history: &History) -> Vec<f64> {
-    let source = history.rows.iter().take_while(|row| row.trial.is_none());
-    let source = source
-        .filter_map(|row| Some((on_axes(axes, row)?, Fitness::of(&row.outcome, history.settings.objectives.len())?)));
-    let (points, fitness): (Vec<Vec<f64>>, Vec<Fitness>) = source.unzip();
-    let best = survivors(&fitness, points.len().div_ceil(SOURCE_SHARE));
-    let mean = |axis| best.iter().map(|index| points[*index][axis]).sum::<f64>() / best.len() as f64;
+    let objectives = history.settings.objectives.len();
+    let best_of = |rows: &[Row]| {
+        let known = rows.iter().filter_map(|row| Some((on_axes(axes, row)?, Fitness::of(&row.outcome, objectives)?)));
+        let (points, fitness): (Vec<Vec<f64>>, Vec<Fitness>) = known.unzip();
+        let best = survivors(&fitness, points.len().div_ceil(SOURCE_SHARE));
+        best.into_iter().map(|index| points[index].clone()).collect::<Vec<_>>()
+    };
+    let best: Vec<Vec<f64>> = history.earlier().flat_map(best_of).collect();
+    let mean = |axis: usize| best.iter().map(|point| point[axis]).sum::<f64>() / best.len() as f64;
     if best.is_empty() { vec![0.5; axes.len()] } else { (0..axes.len()).map(mean).collect() }
 }
 

@@ -3,8 +3,10 @@
 
 mod acquisition;
 pub(super) mod bandit;
+mod earlier;
 mod evidence;
 mod excess;
+mod expectation;
 mod kernel;
 mod matrix;
 mod minimise;
@@ -21,17 +23,15 @@ use super::sampler::Sampler;
 use super::text::{SettingError, SettingsText};
 use crate::inferred::Space;
 use acquisition::{Promise, Quest};
+use earlier::Earlier;
 use evidence::{Evidence, Observed, is_same};
-use kernel::{Axis, Shape};
+use expectation::{Expectation, PriorMean};
+use kernel::{Axis, Shape, embed};
 use model::{Data, Fit, Hyper, Process, fit};
 use rand_pcg::Pcg64;
 use region::{APART, Region, Trust};
 use warp::{Scaling, WARPS, Warp, Warped};
 
-/// The number of losses that the first model needs. Its priors are strong, so few losses are enough.
-const INITIAL: usize = 3;
-/// The number of complete trainings that the first model needs.
-const WHOLES: usize = 2;
 /// The trust region begins after this many losses, plus one for each parameter.
 const WHOLE: usize = 4;
 /// The interval at which a trial searches the whole space.
@@ -66,12 +66,14 @@ pub(super) struct Gp {
     noise: Option<f64>,
     /// Whether the last proposal repeats a trial.
     repeats: bool,
+    /// The models of earlier studies, as for the last proposal: a cache.
+    earlier: Vec<Earlier>,
 }
 
 impl Gp {
     /// The sampler with the setting in `text`: `noise`.
     pub(super) fn with(text: &SettingsText<'_>) -> Result<Gp, SettingError> {
-        Ok(Gp { noise: text.number("noise", 0.0..=1.0)?, repeats: false })
+        Ok(Gp { noise: text.number("noise", 0.0..=1.0)?, ..Gp::default() })
     }
 }
 
@@ -83,14 +85,16 @@ impl Sampler for Gp {
             return None;
         }
         let mut rng = generator(history.settings.seed, trial, "gp");
-        let evidence = Evidence::of(history, &mut rng);
+        let known = std::mem::take(&mut self.earlier);
+        self.earlier = Earlier::all(history, &known, |evidence| self.prior(evidence), &rng);
+        let evidence = Evidence::of(history, history.own(), &mut rng);
         let spread = || qmc::point(history.settings.seed, trial, dimensions);
-        if evidence.losses.len() < INITIAL || evidence.wholes() < WHOLES {
-            return Some(spread());
+        if !evidence.is_enough() {
+            return Some(self.first(history, &evidence, trial, spread(), &mut rng));
         }
         let in_trust_region = evidence.losses.len() >= WHOLE + dimensions && is_local(trial);
         let mut search = |in_trust_region: bool| {
-            let mut view = View::of(&evidence, in_trust_region, &self.prior(&evidence));
+            let mut view = View::of(&evidence, in_trust_region, &self.prior(&evidence), &self.earlier, &mut rng);
             view.assume_open();
             let found = view.search(&history.space, &mut rng);
             found.map(|(score, point)| (score + view.worth.ln(), point))
@@ -115,6 +119,34 @@ impl Gp {
     fn prior(&self, evidence: &Evidence) -> Hyper {
         evidence.prior.clone().with_noise(self.noise)
     }
+
+    /// A point for a search that knows too little itself. By turns, it is the most promising one by the model of an earlier study, and one
+    /// that needs no model: first the middle, and then the `spread` one. If the earlier studies are wrong, this search has then not seen
+    /// bad points alone.
+    fn first(
+        &self,
+        history: &History,
+        own: &Evidence,
+        trial: u64,
+        spread: Vec<f64>,
+        rng: &mut Pcg64,
+    ) -> Vec<f64> {
+        let Some(turn) = (trial / 2).checked_rem(self.earlier.len() as u64) else { return spread };
+        if trial.is_multiple_of(2) {
+            let coordinate = |(axis, unit): (&Axis, &f64)| match axis {
+                Axis::Choice(_) => axis.snap(*unit),
+                _ => axis.snap(0.5),
+            };
+            let middle: Vec<f64> = own.axes.iter().zip(&spread).map(coordinate).collect();
+            let middle = embed(&own.axes, &history.space, &middle);
+            let known = own.points.iter().chain(&own.open).chain(&own.failed);
+            return if { known }.any(|point| is_same(point, &middle)) { spread } else { middle };
+        }
+        let evidence = self.earlier[turn as usize].evidence.before(own);
+        let mut view = View::of(&evidence, false, &self.prior(&evidence), &[], rng);
+        view.assume_open();
+        view.search(&history.space, rng).map_or(spread, |(_, point)| point)
+    }
 }
 
 fn is_local(trial: u64) -> bool {
@@ -125,7 +157,8 @@ fn is_local(trial: u64) -> bool {
 struct View<'a> {
     evidence: &'a Evidence,
     hyper: Hyper,
-    /// The points and values to which the process is fitted, and the variances of the values' own errors.
+    /// The points and values to which the process is fitted, and the variances of the values' own errors. The values are those beyond the
+    /// prior mean.
     points: Vec<Vec<f64>>,
     values: Vec<f64>,
     errors: Vec<f64>,
@@ -140,7 +173,13 @@ struct View<'a> {
 
 impl<'a> View<'a> {
     /// The view of an arm: the trust region, or the whole space.
-    fn of(evidence: &'a Evidence, in_trust_region: bool, prior: &Hyper) -> View<'a> {
+    fn of(
+        evidence: &'a Evidence,
+        in_trust_region: bool,
+        prior: &Hyper,
+        earlier: &[Earlier],
+        rng: &mut Pcg64,
+    ) -> View<'a> {
         let dimensions = evidence.axes.len();
         let trust = in_trust_region.then(|| {
             let mut steps = evidence.steps(is_local);
@@ -161,10 +200,26 @@ impl<'a> View<'a> {
         let Observed { points, losses, .. } = observed;
         let data = Data { axes: &evidence.axes, points: &points, values: &values, errors: &errors };
         let process = Process::new(&data, &hyper);
+        // What exceeds constraints is no objective.
+        let alike = earlier.iter().filter(|earlier| earlier.evidence.is_of_excesses == evidence.is_of_excesses);
+        let mean = PriorMean::of(&alike.collect::<Vec<_>>(), &process, &points, &values, rng);
+        let beyond: Vec<f64> = values.iter().zip(&points).map(|(value, point)| value - mean.at(point)).collect();
+        let (hyper, process) = if mean.is_empty() {
+            (hyper, process)
+        } else {
+            let data = Data { values: &beyond, ..data };
+            let hyper = fit(&data, prior, &hyper, EVALUATIONS[3]).hyper;
+            let process = Process::new(&data, &hyper);
+            (hyper, process)
+        };
+        let expectation = Expectation::around(mean, process);
         let is_noisy = hyper.log_noise >= NEGLIGIBLE.ln() && losses.iter().any(|loss| *loss != losses[0]);
         // A noisy value may be low by chance; the model's expected value is not.
-        let expected: Vec<f64> =
-            if is_noisy { points.iter().map(|point| process.predict(point).mean).collect() } else { values.clone() };
+        let expected: Vec<f64> = if is_noisy {
+            points.iter().map(|point| expectation.predict(point).mean).collect()
+        } else {
+            values.clone()
+        };
         let lowest = |is_candidate: &dyn Fn(usize) -> bool| {
             let keeps = |index: &usize| evidence.is_whole[members[*index]] && evidence.is_feasible[members[*index]];
             let candidates = (0..points.len()).filter(|index| keeps(index) && is_candidate(*index));
@@ -185,25 +240,26 @@ impl<'a> View<'a> {
         );
         let mut order: Vec<usize> = (0..points.len()).collect();
         order.sort_by(|a, b| expected[*a].total_cmp(&expected[*b]));
-        let good = distinct(order.into_iter().map(|index| &points[index]), GOOD);
-        let noise = if is_noisy { process.noise_deviation() } else { 0.0 };
-        let promise = Promise { process, best, noise, failure: evidence.failure(MOST, EVALUATIONS[0]) };
-        View { evidence, hyper, points, values, errors, worth, scaling, promise, region, good }
+        let mut good = distinct(order.into_iter().map(|index| &points[index]), GOOD);
+        good.extend(expectation.prior.best().cloned());
+        let noise = if is_noisy { expectation.process.noise_deviation() } else { 0.0 };
+        let promise = Promise { expectation, best, noise, failure: evidence.failure(MOST, EVALUATIONS[0]) };
+        View { evidence, hyper, points, values: beyond, errors, worth, scaling, promise, region, good }
     }
 
     /// Assumes that each running trial has the predicted value, so that its point promises no further improvement
     /// (Ginsbourger et al. 2010).
     fn assume_open(&mut self) {
         for open in &self.evidence.open {
-            self.values.push(self.promise.process.predict(open).mean);
+            self.values.push(self.promise.expectation.process.predict(open).mean);
             self.points.push(open.clone());
             self.errors.push(0.0);
             let (points, values, errors) = (&self.points, &self.values, &self.errors);
             let data = Data { axes: &self.evidence.axes, points, values, errors };
-            self.promise.process = Process::new(&data, &self.hyper);
+            self.promise.expectation.process = Process::new(&data, &self.hyper);
         }
         if self.promise.noise > 0.0 {
-            self.promise.noise = self.promise.process.noise_deviation();
+            self.promise.noise = self.promise.expectation.process.noise_deviation();
         }
     }
 

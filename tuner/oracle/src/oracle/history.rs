@@ -20,12 +20,12 @@ pub(crate) struct History {
     pub(crate) settings: Settings,
     /// The parameters and their conditions, as inferred from the trials.
     pub(crate) space: Space,
-    /// Trials that have asked for parameters: fitting trials of another study, and then those of the search, each group in the
+    /// Trials that have asked for parameters: fitting trials of each other study, and then those of the search, each group in the
     /// order of its numbers. Leaves out cancelled trials, and those in which a fixed parameter has another value.
     pub(crate) rows: Vec<Row>,
     /// Fingerprints of the records of ended trials, from which rows were made, by trial number.
     seen: Vec<Option<Fingerprint>>,
-    /// Whether each trial of the other study fits.
+    /// Whether each trial of the other studies fits.
     fitting: Vec<bool>,
     /// The trial for which the last proposal was made.
     asked: u64,
@@ -36,6 +36,8 @@ pub(crate) struct History {
 pub(crate) struct Row {
     /// The trial's number; `None` for a trial of another study.
     pub(crate) trial: Option<u64>,
+    /// The place of the other study among the studies from which the search learns; `None` for a trial of the search.
+    study: Option<usize>,
     /// The trial's parameters in the order of the space's dimensions; NaN for a parameter that the trial did not ask for.
     pub(crate) point: Vec<f64>,
     /// The trial's outcome.
@@ -107,8 +109,8 @@ impl History {
                     row.point = self.space.encode(&trials[number as usize].parameters);
                 }
             }
-            let source = self.source().filter_map(|trial| self.row(trial, None));
-            let source: Vec<Row> = source.map(|row| Row { trial: None, ..row }).collect();
+            let row = |(study, trial)| Some(Row { trial: None, study: Some(study), ..self.row(trial, None)? });
+            let source: Vec<Row> = self.source().filter_map(row).collect();
             self.rows.splice(..0, source);
         }
         for trial in fresh {
@@ -116,16 +118,34 @@ impl History {
             self.rows.extend(row);
         }
         self.rows.sort_by_key(|row| row.trial);
-        // A parameter that the other study never asked for has no condition in that study.
-        let source = self.rows.iter().take_while(|row| row.trial.is_none());
-        let is_known = |dimension: usize| source.clone().any(|row| !row.point[dimension].is_nan());
-        let source_counts = (0..self.space.dimensions.len()).all(is_known);
-        let whole = self.rows.iter().filter(|row| row.is_whole && (row.trial.is_some() || source_counts));
+        // A parameter for which a study never asked has no condition in that study.
+        let dimensions = self.space.dimensions.len();
+        let is_known = |rows: &[Row], index: usize| rows.iter().any(|row| !row.point[index].is_nan());
+        let knowing = self.earlier().filter(|rows| (0..dimensions).all(|index| is_known(rows, index)));
+        let knowing: Vec<Option<usize>> = knowing.map(|rows| rows[0].study).collect();
+        let whole = self.rows.iter().filter(|row| row.is_whole && (row.trial.is_some() || knowing.contains(&row.study)));
         self.space.infer_conditions(whole.map(|row| row.point.as_slice()));
         self.forget_unneeded(proposed);
     }
 
-    /// Replaces the history by a new one if other trials of the other study fit now; returns whether that was necessary.
+    /// This history without the trials of other studies.
+    pub(super) fn without_earlier(&self) -> History {
+        History { rows: self.own().to_vec(), ..self.clone() }
+    }
+
+    /// The trials of the search.
+    pub(super) fn own(&self) -> &[Row] {
+        let first = self.rows.partition_point(|row| row.trial.is_none());
+        &self.rows[first..]
+    }
+
+    /// The fitting trials of each other study that has some.
+    pub(super) fn earlier(&self) -> impl Iterator<Item = &[Row]> {
+        let count = self.rows.partition_point(|row| row.trial.is_none());
+        self.rows[..count].chunk_by(|a, b| a.study == b.study)
+    }
+
+    /// Replaces the history by a new one if other trials of the other studies fit now; returns whether that was necessary.
     fn fit_source(&mut self, trials: &[TrialRecord], asking: u64) -> bool {
         let given = &self.settings.given;
         let own = trials.iter().filter(|trial| counts(trial, asking, given));
@@ -142,9 +162,10 @@ impl History {
         true
     }
 
-    /// The fitting trials of the other study.
-    fn source(&self) -> impl Iterator<Item = &TrialRecord> {
-        self.settings.source.trials.iter().zip(&self.fitting).filter(|(_, fits)| **fits).map(|(trial, _)| trial)
+    /// The fitting trials of the other studies, each with the place of its study.
+    fn source(&self) -> impl Iterator<Item = (usize, &TrialRecord)> {
+        let trials = self.settings.source.studies.iter().copied().zip(&self.settings.source.trials);
+        trials.zip(&self.fitting).filter(|(_, fits)| **fits).map(|(trial, _)| trial)
     }
 
     /// Whether a known trial has changed or is missing, or the proposal is for an earlier trial than the last proposal.
@@ -167,7 +188,7 @@ impl History {
         let outcome = self.settings.outcome(trial);
         let curve = curve::of(trial, self.settings.objective());
         let is_known = point.iter().any(|unit| !unit.is_nan());
-        is_known.then_some(Row { trial: Some(trial.number), point, outcome, curve, is_whole })
+        is_known.then_some(Row { trial: Some(trial.number), study: None, point, outcome, curve, is_whole })
     }
 
     /// Removes from the rows of open trials the values of parameters that these trials are not expected to ask for.

@@ -1,32 +1,52 @@
-//! The trials of another study from which samplers learn, and the check which of them fit the search. Chooses nothing.
+//! The trials of other studies from which samplers learn, and the check which of them fit the search. Chooses nothing.
 
 use crate::inferred::{Space, has_asked_all};
 use ferrotune_space::Distribution;
 use ferrotune_space::given::Given;
 use ferrotune_space::record::TrialRecord;
 use ferrotune_space::spec::StudySpec;
+use ferrotune_space::warm_start::WarmStart;
 use std::collections::BTreeMap;
 
-/// The trials of another study.
+/// The trials of other studies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Source {
-    /// Finished trials, with only the parameters that the oracle chooses.
+    /// Finished trials, with only the parameters that the oracle chooses, those of each study together.
     pub(super) trials: Vec<TrialRecord>,
-    /// The space inferred from these trials.
-    space: Space,
+    /// The place of each trial's study among the studies.
+    pub(super) studies: Vec<usize>,
+    /// The space inferred from the trials of each study.
+    spaces: Vec<Space>,
 }
 
 impl Source {
-    /// The trials that a search has copied from another study. Leaves out a trial in which a fixed parameter has another
+    /// The trials that a search has copied from other studies. Leaves out a trial in which a fixed parameter has another
     /// value.
     pub fn of(spec: &StudySpec) -> Source {
-        let records = spec.warm_start.iter().flat_map(|warm_start| warm_start.records());
-        let mut trials: Vec<TrialRecord> =
-            records.filter(|trial| spec.given.agrees_with_source(&trial.parameters)).collect();
+        let of_study = |(study, warm_start): (usize, &WarmStart)| {
+            let fitting = warm_start.records().filter(|trial| spec.given.agrees_with_source(&trial.parameters));
+            fitting.map(|trial| (study, trial)).collect::<Vec<_>>()
+        };
+        let (studies, mut trials): (Vec<usize>, Vec<TrialRecord>) =
+            spec.warm_starts.iter().enumerate().flat_map(of_study).unzip();
         for trial in &mut trials {
             trial.parameters.retain(|name, _| spec.given.leaves_open(name));
         }
-        Source { space: Space::infer(&trials), trials }
+        let mut source = Source { trials, studies, spaces: Vec::new() };
+        source.spaces = (0..spec.warm_starts.len()).map(|study| Space::infer(&source.of_study(study))).collect();
+        source
+    }
+
+    fn of_study(&self, study: usize) -> Vec<TrialRecord> {
+        let trials = self.trials.iter().zip(&self.studies).filter(|(_, of)| **of == study);
+        trials.map(|(trial, _)| trial.clone()).collect()
+    }
+
+    /// The places of the studies of which no trial fits.
+    pub fn unfitting<'a>(&self, own: impl Iterator<Item = &'a TrialRecord> + Clone, given: &Given) -> Vec<usize> {
+        let fitting = self.fitting(own, given);
+        let fits = |study: usize| self.studies.iter().zip(&fitting).any(|(of, fits)| *of == study && *fits);
+        (0..self.spaces.len()).filter(|study| !fits(*study)).collect()
     }
 
     /// For each trial, whether every parameter of the trial is also a parameter of the search and has a value in the search's range.
@@ -41,20 +61,22 @@ impl Source {
         let ranges: BTreeMap<&str, &Distribution> =
             asked.map(|(name, parameter)| (name.as_str(), &parameter.distribution)).collect();
         let whole = own.filter(|trial| has_asked_all(trial));
-        let is_due = |index| {
-            let is_active = |trial: &TrialRecord| self.space.is_active(index, &self.space.encode(&trial.parameters));
-            whole.clone().any(is_active)
+        let gone = |space: &Space| -> Vec<String> {
+            let is_due = |index| {
+                let is_active = |trial: &TrialRecord| space.is_active(index, &space.encode(&trial.parameters));
+                whole.clone().any(is_active)
+            };
+            let dimensions = space.dimensions.iter().enumerate();
+            let unknown = dimensions.filter(|(_, dimension)| !ranges.contains_key(dimension.name.as_str()));
+            unknown.filter(|(index, _)| is_due(*index)).map(|(_, dimension)| dimension.name.clone()).collect()
         };
-        let dimensions = self.space.dimensions.iter().enumerate();
-        let unknown = dimensions.filter(|(_, dimension)| !ranges.contains_key(dimension.name.as_str()));
-        let gone: Vec<&str> =
-            unknown.filter(|(index, _)| is_due(*index)).map(|(_, dimension)| dimension.name.as_str()).collect();
-        let fits = |trial: &TrialRecord| {
+        let gone: Vec<Vec<String>> = self.spaces.iter().map(gone).collect();
+        let fits = |(trial, study): (&TrialRecord, &usize)| {
             trial.parameters.iter().all(|(name, parameter)| match ranges.get(name.as_str()) {
                 Some(range) => range.contains(&parameter.value),
-                None => !gone.contains(&name.as_str()),
+                None => !gone[*study].contains(name),
             })
         };
-        self.trials.iter().map(fits).collect()
+        self.trials.iter().zip(&self.studies).map(fits).collect()
     }
 }

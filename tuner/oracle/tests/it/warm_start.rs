@@ -41,9 +41,13 @@ fn of(oracle: &str, seed: u64, max_trials: u64) -> StudySpec {
     StudySpec { max_trials, seed: Some(seed), ..spec(oracle) }
 }
 
-/// The trials and the best values of another search of the problem `quadratic`.
 fn source() -> WarmStart {
-    let trials = Search::run(&of("random", 99, 30), quadratic).trials;
+    source_of(quadratic)
+}
+
+/// The trials of another search.
+fn source_of(problem: Simulation) -> WarmStart {
+    let trials = Search::run(&of("random", 99, 30), problem).trials;
     let values = |trial: &TrialRecord| -> Values {
         trial.parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value.clone())).collect()
     };
@@ -63,7 +67,7 @@ fn source() -> WarmStart {
 }
 
 fn warm(oracle: &str, seed: u64, max_trials: u64) -> StudySpec {
-    StudySpec { warm_start: Some(source()), ..of(oracle, seed, max_trials) }
+    StudySpec { warm_starts: vec![source()], ..of(oracle, seed, max_trials) }
 }
 
 fn suggested(trials: &[TrialRecord]) -> Vec<Vec<Value>> {
@@ -84,6 +88,56 @@ fn five_trials_after_another_study_are_better_than_five_of_a_new_one() {
         });
         let wins = pairs.filter(|(cold, warm)| warm > cold).count();
         assert!(wins >= least, "{oracle}: {wins} of 7");
+    }
+}
+
+/// The problem `quadratic` on other data: what is best is a little elsewhere, and the values have another unit.
+fn moved(ask: &mut Ask<'_>) -> f64 {
+    5.0 - 300.0 * NAMES.map(|name| (unit(ask, name, 1.0) - 0.75).powi(2)).iter().sum::<f64>()
+}
+
+/// A problem whose best is where that of `quadratic` is bad.
+fn reversed(ask: &mut Ask<'_>) -> f64 {
+    -7.0 * quadratic(ask)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+#[test]
+fn a_study_of_other_data_helps_and_a_wrong_one_costs_little() {
+    let after = |studies: &[Simulation], trials| {
+        let warm_starts: Vec<WarmStart> = studies.iter().map(|problem| source_of(*problem)).collect();
+        let searches = (0..7).map(|seed| {
+            let spec = StudySpec { warm_starts: warm_starts.clone(), ..of("auto", seed, trials) };
+            best(&Search::run(&spec, quadratic).trials)
+        });
+        median(searches.collect())
+    };
+    let studies: [&[Simulation]; 3] = [&[], &[moved], &[reversed, moved]];
+    let [cold, right, both] = studies.map(|studies| after(studies, 6));
+    assert!(right > 0.3 * cold && both > 0.7 * cold, "{cold} {right} {both}");
+    let studies: [&[Simulation]; 2] = [&[], &[reversed]];
+    let [cold, wrong] = studies.map(|studies| after(studies, 25));
+    assert!(wrong > 3.0 * cold, "{cold} {wrong}");
+}
+
+/// A problem with a condition, and with a parameter that the other study does not have.
+fn conditional(ask: &mut Ask<'_>) -> f64 {
+    let loss = quadratic(ask);
+    if unit(ask, "d", 1.0) > 0.6 { loss - unit(ask, "e", 2.0) } else { loss - 0.3 }
+}
+
+#[test]
+fn an_interrupted_search_goes_on_with_the_same_values_as_conditions_become_known() {
+    let whole = || Search::run(&warm("auto", 4, 20), conditional);
+    let expected = suggested(&whole().trials);
+    for cut_after in [3, 5, 8, 13] {
+        let mut cut = whole().cut(cut_after);
+        cut.run_on();
+        assert_eq!(suggested(&cut.trials), expected, "after {cut_after}");
     }
 }
 

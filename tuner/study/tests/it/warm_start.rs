@@ -68,6 +68,57 @@ fn study_in_another_folder_is_named_by_its_path() {
 }
 
 #[test]
+fn the_best_trials_of_several_studies_come_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let studies = [("one", 4), ("two", 5)].map(|(name, seed)| {
+        let builder = builder(folder.path()).project(name).oracle("random").seed(seed).max_trials(6);
+        let mut study = builder.build().unwrap();
+        study.optimize(parabola).unwrap();
+        study
+    });
+    let search = |trials| {
+        let builder = builder(folder.path()).project("later").from("one").from("two").seed(1).max_trials(trials);
+        let mut study = builder.build().unwrap();
+        study.optimize(parabola).unwrap();
+        study
+    };
+    let trials = search(3).trials().unwrap();
+    for (study, trial) in studies.iter().zip(&trials) {
+        assert_eq!(trial.parameters, study.best_trial().unwrap().unwrap().parameters);
+    }
+    // What was copied is what the study goes on with.
+    fs::remove_dir_all(folder.path().join("one")).unwrap();
+    assert_eq!(search(5).trials().unwrap()[..3], trials[..]);
+    let text = error(builder(folder.path()).project("twice").from("two").from("two"), parabola);
+    assert_eq!(text, "--from two: it is named twice; name it once");
+}
+
+#[test]
+fn a_study_that_is_only_in_the_database_is_found_there() {
+    let [here, there] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let storage = format!("sqlite:///{}", here.path().join("studies.db").display());
+    let earlier = builder(there.path()).project("earlier").oracle("random").seed(3).storage(&storage).max_trials(8);
+    let mut earlier = earlier.build().unwrap();
+    earlier.optimize(parabola).unwrap();
+    let best = earlier.best_trial().unwrap().unwrap();
+    fs::remove_dir_all(there.path().join("earlier")).unwrap();
+    let later = |study: &str| {
+        builder(here.path()).project("later").storage(&storage).from(study).seed(1).max_trials(2).build().unwrap()
+    };
+    let text = later("other").optimize(parabola).unwrap_err().to_string();
+    let directory = here.path().display();
+    assert_eq!(
+        text,
+        format!(
+            "--from other: there is no study in {directory}/other; name a study of {directory} or of the database, or a folder with a slash, as in ./other"
+        )
+    );
+    let mut study = later("earlier");
+    study.optimize(parabola).unwrap();
+    assert_eq!(study.trials().unwrap()[0].parameters, best.parameters);
+}
+
+#[test]
 fn study_that_cannot_help_is_refused_before_anything_begins() {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().display().to_string();

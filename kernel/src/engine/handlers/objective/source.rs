@@ -51,6 +51,12 @@ pub(super) fn hash(objective: &str, items: &str) -> syn::Result<String> {
 /// # Errors
 /// The lexer's error if the objective does not consist of Rust tokens.
 pub(super) fn project(objective: &str, spec: &StudySpec) -> syn::Result<String> {
+    // Names of before there could be several studies stay.
+    let from = match spec.from.as_slice() {
+        [] => json!(null),
+        [one] => json!(one),
+        several => json!(several),
+    };
     let searched = json!([
         spec.objectives,
         spec.constraints,
@@ -58,7 +64,7 @@ pub(super) fn project(objective: &str, spec: &StudySpec) -> syn::Result<String> 
         spec.pruner,
         spec.executions,
         spec.seed,
-        spec.from,
+        from,
         spec.given.fixed,
         spec.given.tune_only,
     ]);

@@ -26,7 +26,7 @@ pub(in crate::engine) fn spec(spec: StudySpec, request: TuneRequest) -> Result<S
         shared: request.shared_fd.map(|fd| process::path_of_file(request.pid, fd)),
         device: request.device,
         seed: spec.seed.or(request.seed),
-        from: spec.from.map(|study| if is_path(&study) { absolute_text(&study) } else { Ok(study) }).transpose()?,
+        from: spec.from.into_iter().map(absolute_study).collect::<Result<_>>()?,
         supervision: Supervision {
             mirror: spec.supervision.mirror.as_deref().map(absolute).transpose()?,
             tensorboard: spec.supervision.tensorboard.as_deref().map(absolute).transpose()?,
@@ -43,8 +43,11 @@ fn absolute(folder: &Path) -> Result<PathBuf> {
     Ok(std::path::absolute(expanded(folder)?)?)
 }
 
-fn absolute_text(folder: &str) -> Result<String> {
-    Ok(absolute(Path::new(folder))?.display().to_string())
+fn absolute_study(study: String) -> Result<String> {
+    if !is_path(&study) {
+        return Ok(study);
+    }
+    Ok(absolute(Path::new(&study))?.display().to_string())
 }
 
 /// The specification of the search that `%resume` continues.

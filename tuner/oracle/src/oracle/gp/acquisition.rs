@@ -4,6 +4,7 @@
 
 use super::evidence::is_same;
 use super::excess::{log_cumulative, log_excess};
+use super::expectation::Expectation;
 use super::kernel::{Axis, embed};
 use super::minimise::minimise;
 use super::model::Process;
@@ -29,7 +30,7 @@ const KEPT: f64 = 0.75;
 
 /// The models' predictions for a point.
 pub(super) struct Promise {
-    pub(super) process: Process,
+    pub(super) expectation: Expectation,
     /// The loss on which a point has to improve.
     pub(super) best: f64,
     /// Standard deviation of the losses' noise; 0 if the noise is negligible.
@@ -46,12 +47,12 @@ const FINE: f64 = 1e9;
 impl Promise {
     /// Whether the noise of one value exceeds the model's uncertainty at the point.
     fn is_worth_repeating(&self, point: &[f64]) -> bool {
-        self.noise > self.process.predict(point).deviation
+        self.noise > self.expectation.predict(point).deviation
     }
 
     /// The logarithm of the improvement that a point promises.
     pub(super) fn score(&self, point: &[f64]) -> f64 {
-        let prediction = self.process.predict(point);
+        let prediction = self.expectation.predict(point);
         let (excess, _) = log_excess((self.best - prediction.mean) / prediction.deviation);
         let failure = self.failure.as_ref().map(|process| process.predict(point));
         let log_safe = failure.map_or(0.0, |failure| {
@@ -63,7 +64,7 @@ impl Promise {
 
     /// The score and its gradient.
     fn score_with_slopes(&self, point: &[f64], gradient: &mut [f64]) -> f64 {
-        let (prediction, by_mean, by_deviation) = self.process.predict_with_slopes(point);
+        let (prediction, by_mean, by_deviation) = self.expectation.predict_with_slopes(point);
         let z = (self.best - prediction.mean) / prediction.deviation;
         let (excess, slope) = log_excess(z);
         let (log_gain, gain_slope) = log_gain(self.noise, prediction.deviation);

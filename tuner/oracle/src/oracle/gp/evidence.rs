@@ -14,6 +14,11 @@ use std::ops::RangeInclusive;
 /// The largest number of pruned trials without a forecast that count as running, the newest ones. Each costs another process.
 const MOST_UNKNOWN: usize = 20;
 
+/// The number of losses that the first model needs. Its priors are strong, so few losses are enough.
+const INITIAL: usize = 3;
+/// The number of complete trainings that the first model needs.
+const WHOLES: usize = 2;
+
 /// The weight of the sum of losses relative to the largest loss, when several losses become one (Knowles 2006, ParEGO).
 const SUM: f64 = 0.05;
 
@@ -41,8 +46,8 @@ impl Observed {
     }
 }
 
-/// The data of the trials so far.
-#[derive(Debug)]
+/// The data of the trials of a study so far.
+#[derive(Clone, Debug)]
 pub(super) struct Evidence {
     pub(super) axes: Vec<Axis>,
     /// The centre of the prior of a model's hyper-parameters.
@@ -66,13 +71,13 @@ pub(super) struct Evidence {
 }
 
 impl Evidence {
-    /// Gathers the evidence from the history. Combines several losses into one with weights that `rng` draws.
+    /// Gathers the evidence of these trials of the history. Combines several losses into one with weights that `rng` draws.
     /// A pruned trial has the forecast of its final loss.
-    pub(super) fn of(history: &History, rng: &mut Pcg64) -> Evidence {
+    pub(super) fn of(history: &History, rows: &[Row], rng: &mut Pcg64) -> Evidence {
         let axes = Axis::all(&history.space);
-        let forecasts = Forecasts::from(&history.rows);
+        let forecasts = Forecasts::from(rows);
         let mut evidence = Evidence {
-            prior: Hyper::prior(axes.len(), active(&history.rows)),
+            prior: Hyper::prior(axes.len(), active(rows)),
             axes,
             numbers: Vec::new(),
             points: Vec::new(),
@@ -85,7 +90,7 @@ impl Evidence {
             failed: Vec::new(),
         };
         let (mut vectors, mut excesses, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
-        for row in &history.rows {
+        for row in rows {
             let point = embed(&evidence.axes, &history.space, &row.point);
             let mut deviation = 0.0;
             let (losses, violation) = match &row.outcome {
@@ -124,6 +129,13 @@ impl Evidence {
         evidence
     }
 
+    /// These trials, of an earlier study, as evidence for a search that knows too little itself. Nothing is known of the losses of its `own`
+    /// trials in the unit of the earlier ones.
+    pub(super) fn before(&self, own: &Evidence) -> Evidence {
+        let open = own.points.iter().chain(&own.open).cloned().collect();
+        Evidence { open, failed: own.failed.clone(), ..self.clone() }
+    }
+
     /// Makes the excesses over the constraints the losses, if no complete training has kept the constraints: the search is then for
     /// one that does. A trial whose excess is not known has the largest one.
     fn seek_feasible(&mut self, excesses: &[f64]) {
@@ -139,9 +151,10 @@ impl Evidence {
         self.is_of_excesses = true;
     }
 
-    /// The number of trials that have the loss of a complete training.
-    pub(super) fn wholes(&self) -> usize {
-        self.is_whole.iter().filter(|is_whole| **is_whole).count()
+    /// Whether the losses are enough for a model.
+    pub(super) fn is_enough(&self) -> bool {
+        let wholes = self.is_whole.iter().filter(|is_whole| **is_whole).count();
+        self.losses.len() >= INITIAL && wholes >= WHOLES
     }
 
     /// The losses of these trials.

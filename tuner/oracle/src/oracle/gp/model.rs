@@ -246,9 +246,31 @@ impl Process {
         (self.variance * self.noise).sqrt()
     }
 
+    /// What each of the process's points would be predicted as without its own value (Rasmussen and Williams 2006, equation 5.12). `values`
+    /// are those of its points.
+    pub(super) fn predict_left_out(&self, values: &[f64]) -> Vec<Prediction> {
+        let (size, inverse) = (values.len(), self.factor.inverse());
+        let left_out = |index: usize| {
+            let precision = inverse[index * size + index];
+            let mean = values[index] - self.alpha[index] / precision;
+            Prediction { mean, deviation: (self.variance / precision).sqrt() }
+        };
+        (0..size).map(left_out).collect()
+    }
+
+    /// The mean of the prediction for a point.
+    pub(super) fn mean_at(&self, point: &[f64]) -> f64 {
+        self.mean + dot(&self.covariance(point), &self.alpha)
+    }
+
+    /// The mean of the prediction, and its gradient.
+    pub(super) fn mean_with_slopes(&self, point: &[f64]) -> (f64, Vec<f64>) {
+        let (covariance, slopes) = self.covariance_with_slopes(point);
+        (self.mean + dot(&covariance, &self.alpha), self.gradient(point, &slopes, &self.alpha))
+    }
+
     pub(super) fn predict(&self, point: &[f64]) -> Prediction {
-        let mut covariance: Vec<f64> =
-            self.points.iter().map(|other| self.kernel.value(&self.distances(point, other))).collect();
+        let mut covariance = self.covariance(point);
         let mean = self.mean + dot(&covariance, &self.alpha);
         self.factor.solve_lower(&mut covariance);
         let left = (1.0 - dot(&covariance, &covariance)).max(1e-12);
@@ -257,30 +279,41 @@ impl Process {
 
     /// The prediction, and the gradients of its mean and its deviation.
     pub(super) fn predict_with_slopes(&self, point: &[f64]) -> (Prediction, Vec<f64>, Vec<f64>) {
-        let dimensions = point.len();
-        let mut slopes = vec![0.0; self.points.len() * dimensions];
-        let rows = self.points.iter().zip(slopes.chunks_exact_mut(dimensions));
-        let covariance: Vec<f64> = rows
-            .map(|(other, slopes)| self.kernel.value_and_square_slopes(&self.distances(point, other), slopes))
-            .collect();
+        let (covariance, slopes) = self.covariance_with_slopes(point);
         let mut solved = covariance.clone();
         self.factor.solve(&mut solved);
         let left = (1.0 - dot(&covariance, &solved)).max(1e-12);
         let deviation = (self.variance * left).sqrt();
-        let mut by_mean = vec![0.0; dimensions];
-        let mut by_deviation = vec![0.0; dimensions];
-        let rows = self.points.iter().zip(slopes.chunks_exact(dimensions)).zip(self.alpha.iter().zip(&solved));
-        for ((other, slopes), (alpha, solved)) in rows {
-            for (index, axis) in self.axes.iter().enumerate() {
-                let by_coordinate = slopes[index] * axis.difference(point[index], other[index]);
-                by_mean[index] += by_coordinate * alpha;
-                by_deviation[index] += by_coordinate * solved;
-            }
-        }
+        let by_mean = self.gradient(point, &slopes, &self.alpha);
+        let mut by_deviation = self.gradient(point, &slopes, &solved);
         // Since σ² = v (1 - kᵀ R⁻¹ k), dσ = -v kᵀ R⁻¹ dk / σ.
         by_deviation.iter_mut().for_each(|slope| *slope *= -self.variance / deviation);
         let mean = self.mean + dot(&covariance, &self.alpha);
         (Prediction { mean, deviation }, by_mean, by_deviation)
+    }
+
+    fn covariance(&self, point: &[f64]) -> Vec<f64> {
+        self.points.iter().map(|other| self.kernel.value(&self.distances(point, other))).collect()
+    }
+
+    /// The covariances, and the slopes of each by the squares of the distances along the axes, one point after the other.
+    fn covariance_with_slopes(&self, point: &[f64]) -> (Vec<f64>, Vec<f64>) {
+        let mut slopes = vec![0.0; self.points.len() * point.len()];
+        let rows = self.points.iter().zip(slopes.chunks_exact_mut(point.len()));
+        let covariance =
+            rows.map(|(other, slopes)| self.kernel.value_and_square_slopes(&self.distances(point, other), slopes));
+        (covariance.collect(), slopes)
+    }
+
+    /// The gradient of a sum of the covariances with these weights.
+    fn gradient(&self, point: &[f64], slopes: &[f64], weights: &[f64]) -> Vec<f64> {
+        let mut gradient = vec![0.0; point.len()];
+        for ((other, slopes), weight) in self.points.iter().zip(slopes.chunks_exact(point.len())).zip(weights) {
+            for (index, axis) in self.axes.iter().enumerate() {
+                gradient[index] += slopes[index] * axis.difference(point[index], other[index]) * weight;
+            }
+        }
+        gradient
     }
 
     fn distances(&self, a: &[f64], b: &[f64]) -> Vec<f64> {

@@ -3,7 +3,7 @@
 use super::evidence::Evidence;
 use super::kernel::embed;
 use super::model::Prediction;
-use super::{Gp, INITIAL, View, WHOLES};
+use super::{Gp, View};
 use crate::oracle::history::History;
 use crate::oracle::random::generator;
 use ferrotune_space::{Distribution, Value};
@@ -41,21 +41,20 @@ pub struct Expected {
 pub(in crate::oracle) fn slices(history: &History) -> Vec<Slice> {
     let dimensions = history.space.dimensions.len();
     let mut rng = generator(history.settings.seed, 0, "slices");
-    let evidence = Evidence::of(history, &mut rng);
-    let has_losses = evidence.losses.len() >= INITIAL && evidence.wholes() >= WHOLES && !evidence.is_of_excesses;
-    if dimensions == 0 || !has_losses {
+    let evidence = Evidence::of(history, history.own(), &mut rng);
+    if dimensions == 0 || !evidence.is_enough() || evidence.is_of_excesses {
         return Vec::new();
     }
-    let view = View::of(&evidence, false, &Gp::default().prior(&evidence));
+    let view = View::of(&evidence, false, &Gp::default().prior(&evidence), &[], &mut rng);
     let is_best = |point: &&Vec<f64>| view.good.first() == Some(*point);
     let embedded = |point: &[f64]| embed(&evidence.axes, &history.space, point);
-    let best = history.rows.iter().map(|row| &row.point).find(|point| is_best(&&embedded(point)));
+    let best = history.own().iter().map(|row| &row.point).find(|point| is_best(&&embedded(point)));
     let Some(best) = best else { return Vec::new() };
     let direction = history.settings.objective().direction;
     let expected = |index: usize, unit: f64| {
         let mut point = best.clone();
         point[index] = unit;
-        let Prediction { mean, deviation } = view.promise.process.predict(&embedded(&point));
+        let Prediction { mean, deviation } = view.promise.expectation.predict(&embedded(&point));
         // A loss is the objective's value with another sign, or the value itself.
         let at = |bound: f64| direction.loss(view.scaling.restore(mean + bound * deviation));
         let ends = [at(-BOUNDS), at(BOUNDS)];

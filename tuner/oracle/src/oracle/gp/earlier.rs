@@ -1,0 +1,68 @@
+//! The models of earlier studies of the same objective, perhaps on other data. With one objective they are made once.
+
+use super::evidence::Evidence;
+use super::kernel::{Axis, embed};
+use super::model::{Data, Hyper, Process};
+use super::warp::Warped;
+use super::{FINE, model, thinned};
+use crate::oracle::history::{History, Row};
+use rand_pcg::Pcg64;
+
+/// The model of an earlier study.
+#[derive(Clone, Debug)]
+pub(super) struct Earlier {
+    /// The trials of which the model is made, and their points, which depend on the conditions of all trials.
+    rows: Vec<Row>,
+    points: Vec<Vec<f64>>,
+    pub(super) evidence: Evidence,
+    /// A process over the losses, in a unit of their own.
+    pub(super) process: Process,
+    /// The point of the lowest loss.
+    pub(super) best: Vec<f64>,
+}
+
+impl Earlier {
+    /// The models of all earlier studies with enough trials, of which some may be `known`. `rng` draws the weights of several losses.
+    pub(super) fn all(
+        history: &History,
+        known: &[Earlier],
+        prior: impl Fn(&Evidence) -> Hyper,
+        rng: &Pcg64,
+    ) -> Vec<Earlier> {
+        let axes = Axis::all(&history.space);
+        // The weights of several losses are others for each trial.
+        let is_lasting = history.settings.objectives.len() == 1;
+        let models = history.earlier().filter_map(|rows| {
+            let points: Vec<Vec<f64>> = rows.iter().map(|row| embed(&axes, &history.space, &row.point)).collect();
+            let is_same = |earlier: &&Earlier| {
+                is_lasting && earlier.evidence.axes == axes && earlier.rows == rows && earlier.points == points
+            };
+            let found = known.iter().find(is_same).cloned();
+            found.or_else(|| Earlier::of(history, rows, points, &prior, &mut rng.clone()))
+        });
+        models.collect()
+    }
+
+    fn of(
+        history: &History,
+        rows: &[Row],
+        points: Vec<Vec<f64>>,
+        prior: impl Fn(&Evidence) -> Hyper,
+        rng: &mut Pcg64,
+    ) -> Option<Earlier> {
+        let evidence = Evidence::of(history, rows, rng);
+        if !evidence.is_enough() {
+            return None;
+        }
+        let members = thinned(&evidence.losses, FINE);
+        let observed = evidence.observed(&members);
+        let (warp, hyper) = model(&evidence.axes, &observed, &prior(&evidence));
+        let Warped { values, errors, .. } = warp.apply(&observed.losses, &observed.deviations);
+        let data = Data { axes: &evidence.axes, points: &observed.points, values: &values, errors: &errors };
+        let process = Process::new(&data, &hyper);
+        let feasible = (0..values.len()).filter(|index| evidence.is_feasible[members[*index]]);
+        let best = feasible.min_by(|a, b| values[*a].total_cmp(&values[*b]))?;
+        let best = observed.points[best].clone();
+        Some(Earlier { rows: rows.to_vec(), points, evidence, process, best })
+    }
+}
