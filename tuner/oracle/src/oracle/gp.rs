@@ -92,6 +92,13 @@ impl Sampler for Gp {
         if !evidence.is_enough() {
             return Some(self.first(history, &evidence, trial, spread(), &mut rng));
         }
+        if !self.earlier.is_empty() && evidence.is_few() {
+            let view = View::of(&evidence, false, &self.prior(&evidence), &self.earlier, &mut rng);
+            // The earlier studies are wrong, and what they have chosen tells little.
+            if view.promise.expectation.prior.is_empty() {
+                return Some(spread());
+            }
+        }
         let in_trust_region = evidence.losses.len() >= WHOLE + dimensions && is_local(trial);
         let mut search = |in_trust_region: bool| {
             let mut view = View::of(&evidence, in_trust_region, &self.prior(&evidence), &self.earlier, &mut rng);

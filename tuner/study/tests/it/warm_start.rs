@@ -62,7 +62,7 @@ fn study_in_another_folder_is_named_by_its_path() {
     let [here, there] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     earlier(there.path(), 8);
     let path = there.path().join("earlier").display().to_string();
-    let mut study = later(here.path(), 2).from(path).build().unwrap();
+    let mut study = builder(here.path()).project("later").from(path).max_trials(2).build().unwrap();
     study.optimize(parabola).unwrap();
     assert_eq!(study.trials().unwrap().len(), 2);
 }

@@ -6,13 +6,14 @@ use super::model::{Data, Hyper, Process};
 use super::warp::Warped;
 use super::{FINE, model, thinned};
 use crate::oracle::history::{History, Row};
+use crate::oracle::settings::Outcome;
 use rand_pcg::Pcg64;
 
 /// The model of an earlier study.
 #[derive(Clone, Debug)]
 pub(super) struct Earlier {
-    /// The trials of which the model is made, and their points, which depend on the conditions of all trials.
-    rows: Vec<Row>,
+    /// The outcomes of which the model is made, and their points, which depend on the conditions of all trials.
+    outcomes: Vec<Outcome>,
     points: Vec<Vec<f64>>,
     pub(super) evidence: Evidence,
     /// A process over the losses, in a unit of their own.
@@ -34,8 +35,9 @@ impl Earlier {
         let is_lasting = history.settings.objectives.len() == 1;
         let models = history.earlier().filter_map(|rows| {
             let points: Vec<Vec<f64>> = rows.iter().map(|row| embed(&axes, &history.space, &row.point)).collect();
+            let has_outcomes = |earlier: &Earlier| rows.iter().map(|row| &row.outcome).eq(&earlier.outcomes);
             let is_same = |earlier: &&Earlier| {
-                is_lasting && earlier.evidence.axes == axes && earlier.rows == rows && earlier.points == points
+                is_lasting && earlier.evidence.axes == axes && earlier.points == points && has_outcomes(earlier)
             };
             let found = known.iter().find(is_same).cloned();
             found.or_else(|| Earlier::of(history, rows, points, &prior, &mut rng.clone()))
@@ -63,6 +65,7 @@ impl Earlier {
         let feasible = (0..values.len()).filter(|index| evidence.is_feasible[members[*index]]);
         let best = feasible.min_by(|a, b| values[*a].total_cmp(&values[*b]))?;
         let best = observed.points[best].clone();
-        Some(Earlier { rows: rows.to_vec(), points, evidence, process, best })
+        let outcomes = rows.iter().map(|row| row.outcome.clone()).collect();
+        Some(Earlier { outcomes, points, evidence, process, best })
     }
 }

@@ -157,6 +157,11 @@ impl Evidence {
         self.losses.len() >= INITIAL && wholes >= WHOLES
     }
 
+    /// Whether the losses are few beside trials that earlier studies have chosen.
+    pub(super) fn is_few(&self) -> bool {
+        self.losses.len() < 2 * INITIAL
+    }
+
     /// The losses of these trials.
     pub(super) fn observed(&self, members: &[usize]) -> Observed {
         Observed::among(&self.points, &self.losses, &self.deviations, members)
