@@ -341,12 +341,8 @@ mod tests {
     #[test]
     fn earlier_journals_have_one_study_to_learn_from_or_none() {
         let spec = StudySpec::new("here", vec![Objective::new("loss", Direction::Min)]);
-        let trial = SourceTrial {
-            number: 3,
-            parameters: Default::default(),
-            values: vec![0.5],
-            metrics: Default::default(),
-        };
+        let trial =
+            SourceTrial { number: 3, parameters: Default::default(), values: vec![0.5], metrics: Default::default() };
         let warm_start = WarmStart {
             study: "there".to_owned(),
             ranges: Default::default(),

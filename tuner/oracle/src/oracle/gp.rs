@@ -130,14 +130,7 @@ impl Gp {
     /// A point for a search that knows too little itself. By turns, it is the most promising one by the model of an earlier study, and one
     /// that needs no model: first the middle, and then the `spread` one. If the earlier studies are wrong, this search has then not seen
     /// bad points alone.
-    fn first(
-        &self,
-        history: &History,
-        own: &Evidence,
-        trial: u64,
-        spread: Vec<f64>,
-        rng: &mut Pcg64,
-    ) -> Vec<f64> {
+    fn first(&self, history: &History, own: &Evidence, trial: u64, spread: Vec<f64>, rng: &mut Pcg64) -> Vec<f64> {
         let Some(turn) = (trial / 2).checked_rem(self.earlier.len() as u64) else { return spread };
         if trial.is_multiple_of(2) {
             let coordinate = |(axis, unit): (&Axis, &f64)| match axis {

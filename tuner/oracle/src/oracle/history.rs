@@ -123,7 +123,8 @@ impl History {
         let is_known = |rows: &[Row], index: usize| rows.iter().any(|row| !row.point[index].is_nan());
         let knowing = self.earlier().filter(|rows| (0..dimensions).all(|index| is_known(rows, index)));
         let knowing: Vec<Option<usize>> = knowing.map(|rows| rows[0].study).collect();
-        let whole = self.rows.iter().filter(|row| row.is_whole && (row.trial.is_some() || knowing.contains(&row.study)));
+        let whole =
+            self.rows.iter().filter(|row| row.is_whole && (row.trial.is_some() || knowing.contains(&row.study)));
         self.space.infer_conditions(whole.map(|row| row.point.as_slice()));
         self.forget_unneeded(proposed);
     }
