@@ -1,6 +1,7 @@
 //! The identity of a process. A process id alone can be reused, and belongs to different processes in different PID
 //! namespaces. With the namespace and the start time it is unique. Ends no process.
 
+use crate::process::place;
 use crate::process_tree::number;
 use rustix::io::Errno;
 use rustix::process::Pid;
@@ -80,7 +81,7 @@ fn own_namespace() -> io::Result<u64> {
 /// # Errors
 /// If /proc cannot be read.
 pub fn start_ticks(pid: Pid) -> io::Result<Option<u64>> {
-    let stat = match fs::read_to_string(format!("/proc/{}/stat", number(pid))) {
+    let stat = match fs::read_to_string(place(number(pid), "stat")) {
         Err(error)
             if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) =>
         {

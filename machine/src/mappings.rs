@@ -1,5 +1,6 @@
 //! The files that are mapped into a process, such as its libraries.
 
+use crate::process::place;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -32,7 +33,7 @@ pub fn own() -> io::Result<Vec<Mapping>> {
 /// # Errors
 /// If there is no such process, or it belongs to another user.
 pub fn of(process: u32) -> io::Result<Vec<Mapping>> {
-    Ok(parsed(&fs::read(format!("/proc/{process}/maps"))?))
+    Ok(parsed(&fs::read(place(process, "maps"))?))
 }
 
 /// Parses lines such as `7f00-7f80 r-xp 00001000 08:01 1234   /usr/lib/libc.so.6` (`proc_pid_maps(5)`), those without a file left out.

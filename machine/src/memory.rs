@@ -1,5 +1,6 @@
 //! The memory of the machine, of its container and of single processes, from /proc. Cheap enough to be read every 10 ms.
 
+use crate::process::place;
 use crate::{Read, cgroup, field, file};
 use std::fs;
 use std::io;
@@ -44,7 +45,7 @@ pub fn memory_limit() -> io::Result<MemoryLimit> {
 
 /// The memory that a process does not share, in bytes: resident less shared; none if there is no such process.
 pub fn private_bytes(pid: u32) -> Option<u64> {
-    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let statm = fs::read_to_string(place(pid, "statm")).ok()?;
     let mut pages = statm.split_whitespace().skip(1).map_while(|field| field.parse::<u64>().ok());
     let (resident, shared) = (pages.next()?, pages.next()?);
     Some(resident.saturating_sub(shared) * rustix::param::page_size() as u64)
@@ -69,7 +70,7 @@ pub struct Rollup {
 impl Rollup {
     /// Reads the memory of a process; all zero if the process is gone. The read takes some 30 ms for a process of 1.5 GB.
     pub fn of(pid: u32) -> Rollup {
-        Rollup::parse(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default())
+        Rollup::parse(&fs::read_to_string(place(pid, "smaps_rollup")).unwrap_or_default())
     }
 
     fn parse(text: &str) -> Rollup {
@@ -88,8 +89,8 @@ pub fn oom_kills() -> Option<u64> {
     field(&file(Path::new("/proc/vmstat"))?, "oom_kill")
 }
 
-/// A field of `/proc/meminfo` or of a process' `smaps_rollup`, in bytes.
-fn kibibytes(text: &str, name: &str) -> Option<u64> {
+/// A field of `/proc/meminfo`, or of a process' `status` or `smaps_rollup`, in bytes.
+pub(crate) fn kibibytes(text: &str, name: &str) -> Option<u64> {
     field(text, name)?.checked_mul(1024)
 }
 

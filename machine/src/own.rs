@@ -1,5 +1,6 @@
 //! What this process asks about itself.
 
+use crate::memory::kibibytes;
 use crate::process;
 use std::fs;
 use std::io;
@@ -72,9 +73,7 @@ pub fn reset_peak() -> io::Result<()> {
 
 fn bytes(name: &str) -> io::Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
-    let value = status.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB")?.parse().ok());
-    let missing = || io::Error::other(format!("/proc/self/status has no {name}"));
-    value.map(|kilobytes: u64| kilobytes << 10).ok_or_else(missing)
+    kibibytes(&status, name).ok_or_else(|| io::Error::other(format!("/proc/self/status has no {name}")))
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ pub fn environment(process: u32) -> io::Result<Vec<u8>> {
 /// # Errors
 /// If there is no such process.
 pub fn owner(process: u32) -> io::Result<u32> {
-    Ok(fs::metadata(format!("/proc/{process}"))?.uid())
+    Ok(fs::metadata(place(process, ""))?.uid())
 }
 
 /// The working folder of a process.
@@ -84,7 +84,8 @@ pub fn open_files(process: u32) -> impl Iterator<Item = (PathBuf, PathBuf)> {
     numbers.filter_map(|number| Some((number.path(), fs::read_link(number.path()).ok()?)))
 }
 
-fn place(process: u32, name: &str) -> PathBuf {
+/// A file of the system's about a process.
+pub(crate) fn place(process: u32, name: &str) -> PathBuf {
     format!("/proc/{process}/{name}").into()
 }
 

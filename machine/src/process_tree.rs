@@ -2,6 +2,7 @@
 //! leave its group. Ends no process.
 
 use crate::memory::private_bytes;
+use crate::process::place;
 use rustix::process::Pid;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -53,7 +54,7 @@ pub fn below(pid: Pid) -> Vec<Pid> {
 
 /// The children of all threads of a process; none if the process has exited.
 pub fn children_of(pid: Pid) -> Vec<Pid> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", number(pid))) else {
+    let Ok(tasks) = fs::read_dir(place(number(pid), "task")) else {
         return Vec::new();
     };
     let mut children = Vec::new();
@@ -74,7 +75,7 @@ pub fn number(pid: Pid) -> u32 {
 /// The number of threads of a process: each thread has a folder, and the link count of a folder is the number of its
 /// subfolders plus two.
 fn tasks_of(pid: Pid) -> u64 {
-    let folder = fs::metadata(format!("/proc/{}/task", number(pid)));
+    let folder = fs::metadata(place(number(pid), "task"));
     folder.map_or(0, |folder| folder.nlink().saturating_sub(2))
 }
 

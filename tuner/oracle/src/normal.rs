@@ -1,6 +1,13 @@
-//! The standard normal distribution: density, distribution function and quantile. Knows no other distribution.
+//! The standard normal distribution: density, distribution function, quantile and draws. Knows no other distribution.
 
-use std::f64::consts::{FRAC_1_SQRT_2, PI};
+use rand::{Rng, RngExt as _};
+use std::f64::consts::{FRAC_1_SQRT_2, PI, TAU};
+
+/// A draw, by the method of Box and Muller (1958).
+pub(crate) fn draw<R: Rng + ?Sized>(rng: &mut R) -> f64 {
+    let radius = (-2.0 * (1.0 - rng.random::<f64>()).ln()).sqrt();
+    radius * (TAU * rng.random::<f64>()).cos()
+}
 
 /// Probability density at `x`.
 pub(crate) fn density(x: f64) -> f64 {

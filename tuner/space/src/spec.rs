@@ -171,19 +171,27 @@ fn once() -> u64 {
     1
 }
 
+/// A list, or its only element.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrSeveral<T> {
+    Several(Vec<T>),
+    One(T),
+}
+
+impl<T> From<OneOrSeveral<T>> for Vec<T> {
+    fn from(found: OneOrSeveral<T>) -> Vec<T> {
+        match found {
+            OneOrSeveral::Several(several) => several,
+            OneOrSeveral::One(one) => vec![one],
+        }
+    }
+}
+
 pub(crate) fn one_or_several<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum OneOrSeveral<T> {
-        Several(Vec<T>),
-        One(T),
-    }
-    Ok(match OneOrSeveral::deserialize(deserializer)? {
-        OneOrSeveral::Several(several) => several,
-        OneOrSeveral::One(one) => vec![one],
-    })
+    OneOrSeveral::deserialize(deserializer).map(Vec::from)
 }
 
 fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Objective>, D::Error> {
@@ -192,18 +200,8 @@ fn one_or_more<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Objecti
 }
 
 fn none_or_more<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum NoneOrMore<T> {
-        None,
-        Several(Vec<T>),
-        One(T),
-    }
-    Ok(match NoneOrMore::deserialize(deserializer)? {
-        NoneOrMore::None => Vec::new(),
-        NoneOrMore::Several(several) => several,
-        NoneOrMore::One(one) => vec![one],
-    })
+    let found = Option::<OneOrSeveral<T>>::deserialize(deserializer)?;
+    Ok(found.map(Vec::from).unwrap_or_default())
 }
 
 /// The workers that an engine runs for a search.

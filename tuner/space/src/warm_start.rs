@@ -36,6 +36,27 @@ pub struct SourceTrial {
 }
 
 impl WarmStart {
+    /// These finished trials of another study, at least one, whose metrics are those of constraints, and what is tried first.
+    pub fn of(study: impl Into<String>, trials: &[TrialRecord], best: Values) -> WarmStart {
+        let asked = trials.iter().flat_map(|trial| &trial.parameters);
+        let source = |trial: &TrialRecord| {
+            let values = trial.parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value.clone()));
+            let reports = trial.metrics.values().flatten();
+            SourceTrial {
+                number: trial.number,
+                parameters: values.collect(),
+                values: trial.values.clone(),
+                metrics: reports.filter_map(|(name, value)| Some((name.clone(), (*value)?))).collect(),
+            }
+        };
+        WarmStart {
+            study: study.into(),
+            ranges: asked.map(|(name, parameter)| (name.clone(), parameter.distribution.clone())).collect(),
+            trials: trials.iter().map(source).collect(),
+            best,
+        }
+    }
+
     /// The source trials as records of finished trials with their own numbers. A record's metrics are those of constraints, at
     /// step 0.
     pub fn records(&self) -> impl Iterator<Item = TrialRecord> {

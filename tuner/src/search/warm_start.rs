@@ -7,7 +7,7 @@ use ferrotune_oracle::analysis::ranking::ranked;
 use ferrotune_space::objective::Objective;
 use ferrotune_space::record::{State, TrialRecord};
 use ferrotune_space::spec::StudySpec;
-use ferrotune_space::warm_start::{SourceTrial, WarmStart, folder_of, is_path};
+use ferrotune_space::warm_start::{WarmStart, folder_of, is_path};
 use std::collections::BTreeMap;
 
 /// The spec of the search, with the trials that it takes from the studies named by `from`.
@@ -82,23 +82,9 @@ fn read(asked: &StudySpec, study: &str) -> Result<WarmStart, SearchError> {
             "none of its {count} trials has finished with finite values, a parameter to tune, the metrics of --constraint and the values of --fix; name another study"
         )));
     };
-    let parameters = |trial: &TrialRecord| -> BTreeMap<_, _> {
-        trial.parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value.clone())).collect()
-    };
-    let source = |trial: &TrialRecord| SourceTrial {
-        number: trial.number,
-        parameters: parameters(trial),
-        values: trial.values.clone(),
-        metrics: trial.metrics.values().flatten().filter_map(|(name, value)| Some((name.clone(), (*value)?))).collect(),
-    };
-    let all = taken.iter().flat_map(|trial| &trial.parameters);
     let best = best.into_iter().filter(|(name, _)| asked.given.leaves_open(name));
-    Ok(WarmStart {
-        study: study.to_owned(),
-        ranges: all.map(|(name, parameter)| (name.clone(), parameter.distribution.clone())).collect(),
-        trials: taken.iter().map(source).collect(),
-        best: best.map(|(name, parameter)| (name, parameter.value)).collect(),
-    })
+    let best = best.map(|(name, parameter)| (name, parameter.value)).collect();
+    Ok(WarmStart::of(study, &taken, best))
 }
 
 /// A study, unless there is none of this name.

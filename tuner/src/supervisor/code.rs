@@ -122,7 +122,6 @@ mod tests {
     use ferrotune_space::objective::{Direction, Objective};
     use ferrotune_space::spec::Supervision;
     use std::fs;
-    use std::os::fd::AsRawFd as _;
 
     type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
@@ -146,7 +145,7 @@ mod tests {
         let code = Code::read(&spec(folder.path()), folder.path())?;
         fs::write(folder.path().join("any name"), "something else")?;
         fs::write(folder.path().join("libferrotune.so"), "something else")?;
-        let path = |library: &Library| PathBuf::from(format!("/proc/self/fd/{}", library.file.as_raw_fd()));
+        let path = |library: &Library| ferrotune_machine::own::path_of(&library.file);
         assert_eq!(fs::read(path(&code.objective))?, b"objective");
         assert_eq!(code.linked[0].name, "libstd-1.so", "what the other one needs comes first");
         assert_eq!(fs::read(path(&code.linked[1]))?, vec![7; 3 * CHUNK_BYTES + 1]);

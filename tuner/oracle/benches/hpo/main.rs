@@ -11,7 +11,7 @@ use ferrotune_space::given::Values;
 use ferrotune_space::objective::{Direction, Objective};
 use ferrotune_space::record::{Ending, TrialRecord};
 use ferrotune_space::spec::StudySpec;
-use ferrotune_space::warm_start::{SourceTrial, WarmStart};
+use ferrotune_space::warm_start::WarmStart;
 use problems::fronts::{FRONTS, Front};
 use problems::{Ask, NOISY, PROBLEMS, Problem};
 use rand::{RngExt as _, SeedableRng as _};
@@ -211,23 +211,10 @@ fn warm_start(
         });
         vec![3.0 + if is_reversed { -10.0 * loss } else { 10.0 * loss }]
     })?;
-    let values = |trial: &TrialRecord| -> Values {
-        trial.parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value.clone())).collect()
-    };
-    let best = records.iter().min_by(|a, b| a.values[0].total_cmp(&b.values[0])).map(values).unwrap_or_default();
-    let source = |trial: &TrialRecord| SourceTrial {
-        number: trial.number,
-        parameters: values(trial),
-        values: trial.values.clone(),
-        metrics: Default::default(),
-    };
-    let ranges = records.iter().flat_map(|trial| &trial.parameters);
-    Ok(WarmStart {
-        study: name.to_owned(),
-        ranges: ranges.map(|(name, parameter)| (name.clone(), parameter.distribution.clone())).collect(),
-        trials: records.iter().map(source).collect(),
-        best,
-    })
+    let mut warm_start = WarmStart::of(name, &records, Values::new());
+    let best = warm_start.trials.iter().min_by(|a, b| a.values[0].total_cmp(&b.values[0]));
+    warm_start.best = best.map(|trial| trial.parameters.clone()).unwrap_or_default();
+    Ok(warm_start)
 }
 
 /// Prints the negative hypervolume after each of the [`COUNTED`] numbers of trials, so that low is good.

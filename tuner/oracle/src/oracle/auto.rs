@@ -30,7 +30,8 @@ impl Sampler for Auto {
             return point;
         }
         // Trials of other studies, whose losses may have another unit, are not needed any more.
-        let own = (history.own().len() >= MOST_TRIALS).then(|| history.without_earlier());
+        let count = history.own().len();
+        let own = (count >= MOST_TRIALS && count < history.rows.len()).then(|| history.without_earlier());
         let history = own.as_ref().unwrap_or(history);
         // CMA-ES and TPE alternate, because CMA-ES refines good regions and TPE searches for new ones.
         if is_numeric(history) && trial.is_multiple_of(2) {

@@ -30,6 +30,7 @@ use kernel::{Axis, Shape, embed};
 use model::{Data, Fit, Hyper, Process, fit};
 use rand_pcg::Pcg64;
 use region::{APART, Region, Trust};
+use std::sync::Arc;
 use warp::{Scaling, WARPS, Warp, Warped};
 
 /// The trust region begins after this many losses, plus one for each parameter.
@@ -67,7 +68,7 @@ pub(super) struct Gp {
     /// Whether the last proposal repeats a trial.
     repeats: bool,
     /// The models of earlier studies, as for the last proposal: a cache.
-    earlier: Vec<Earlier>,
+    earlier: Vec<Arc<Earlier>>,
 }
 
 impl Gp {
@@ -177,7 +178,7 @@ impl<'a> View<'a> {
         evidence: &'a Evidence,
         in_trust_region: bool,
         prior: &Hyper,
-        earlier: &[Earlier],
+        earlier: &[Arc<Earlier>],
         rng: &mut Pcg64,
     ) -> View<'a> {
         let dimensions = evidence.axes.len();

@@ -5,7 +5,6 @@ use ferrotune_space::Distribution;
 use ferrotune_space::given::Given;
 use ferrotune_space::record::TrialRecord;
 use ferrotune_space::spec::StudySpec;
-use ferrotune_space::warm_start::WarmStart;
 use std::collections::BTreeMap;
 
 /// The trials of other studies.
@@ -23,23 +22,19 @@ impl Source {
     /// The trials that a search has copied from other studies. Leaves out a trial in which a fixed parameter has another
     /// value.
     pub fn of(spec: &StudySpec) -> Source {
-        let of_study = |(study, warm_start): (usize, &WarmStart)| {
-            let fitting = warm_start.records().filter(|trial| spec.given.agrees_with_source(&trial.parameters));
-            fitting.map(|trial| (study, trial)).collect::<Vec<_>>()
-        };
-        let (studies, mut trials): (Vec<usize>, Vec<TrialRecord>) =
-            spec.warm_starts.iter().enumerate().flat_map(of_study).unzip();
-        for trial in &mut trials {
-            trial.parameters.retain(|name, _| spec.given.leaves_open(name));
+        let mut source = Source::default();
+        for (study, warm_start) in spec.warm_starts.iter().enumerate() {
+            let records = warm_start.records();
+            let mut trials: Vec<TrialRecord> =
+                records.filter(|trial| spec.given.agrees_with_source(&trial.parameters)).collect();
+            for trial in &mut trials {
+                trial.parameters.retain(|name, _| spec.given.leaves_open(name));
+            }
+            source.spaces.push(Space::infer(&trials));
+            source.studies.extend(std::iter::repeat_n(study, trials.len()));
+            source.trials.extend(trials);
         }
-        let mut source = Source { trials, studies, spaces: Vec::new() };
-        source.spaces = (0..spec.warm_starts.len()).map(|study| Space::infer(&source.of_study(study))).collect();
         source
-    }
-
-    fn of_study(&self, study: usize) -> Vec<TrialRecord> {
-        let trials = self.trials.iter().zip(&self.studies).filter(|(_, of)| **of == study);
-        trials.map(|(trial, _)| trial.clone()).collect()
     }
 
     /// The places of the studies of which no trial fits.

@@ -5,7 +5,7 @@ use crate::spec;
 use ferrotune_space::given::{Given, Values};
 use ferrotune_space::record::TrialRecord;
 use ferrotune_space::spec::StudySpec;
-use ferrotune_space::warm_start::{SourceTrial, WarmStart};
+use ferrotune_space::warm_start::WarmStart;
 use ferrotune_space::{Distribution, Scale, Value};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -48,22 +48,7 @@ fn source() -> WarmStart {
 /// The trials of another search.
 fn source_of(problem: Simulation) -> WarmStart {
     let trials = Search::run(&of("random", 99, 30), problem).trials;
-    let values = |trial: &TrialRecord| -> Values {
-        trial.parameters.iter().map(|(name, parameter)| (name.clone(), parameter.value.clone())).collect()
-    };
-    let source = |trial: &TrialRecord| SourceTrial {
-        number: trial.number,
-        parameters: values(trial),
-        values: trial.values.clone(),
-        metrics: Default::default(),
-    };
-    let ranges = &trials[0].parameters;
-    WarmStart {
-        study: "earlier".to_owned(),
-        ranges: ranges.iter().map(|(name, parameter)| (name.clone(), parameter.distribution.clone())).collect(),
-        trials: trials.iter().map(source).collect(),
-        best: Values::new(),
-    }
+    WarmStart::of("earlier", &trials, Values::new())
 }
 
 fn warm(oracle: &str, seed: u64, max_trials: u64) -> StudySpec {

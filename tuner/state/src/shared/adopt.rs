@@ -44,14 +44,13 @@ mod tests {
     use crate::shared::Pack;
     use candle_core::{Device, Tensor};
     use rustix::fs::{SealFlags, fcntl_add_seals};
-    use std::os::fd::AsRawFd as _;
 
     const LARGE: u32 = 256 << 20;
 
     type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
 
     fn adopted(file: &File, name: &str) -> std::result::Result<Tensor, ShareError> {
-        adopt(format!("/proc/self/fd/{}", file.as_raw_fd()).as_ref(), name)
+        adopt(&ferrotune_machine::own::path_of(file), name)
     }
 
     /// The number of this process's mappings of memory files of this name.

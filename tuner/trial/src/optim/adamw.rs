@@ -150,7 +150,7 @@ mod tests {
         let mut pack = Pack::new();
         (&AdamW::new(vars, ParamsAdamW::default())?).save("", &mut pack)?;
         let file = std::fs::File::from(pack.into_memfd()?);
-        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        let path = ferrotune_machine::own::path_of(&file);
         let mut again = AdamW::new(reversed, ParamsAdamW::default())?;
         Ok((&mut again).restore("", &Shared::open(path.as_ref())?)?)
     }
@@ -190,7 +190,7 @@ mod tests {
         let file = std::fs::File::from(pack.into_memfd()?);
         let whole = train(&var, &mut optimiser, 7)?;
 
-        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        let path = ferrotune_machine::own::path_of(&file);
         let saved = Shared::open(path.as_ref())?;
         let var = Var::new(middle.as_slice(), &Device::Cpu)?;
         let mut fresh = AdamW::new(vec![var.clone()], params.clone())?;

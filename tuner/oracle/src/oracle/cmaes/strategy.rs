@@ -6,7 +6,8 @@
 use super::eigen::{self, Eigen};
 use super::margin;
 use super::rates::Rates;
-use rand::{Rng, RngExt};
+use crate::normal;
+use rand::Rng;
 
 /// The number of draws before a point outside the cube is moved to its bounds.
 const RESAMPLING: usize = 100;
@@ -203,7 +204,7 @@ impl Strategy {
 
     fn draw<R: Rng + ?Sized>(&self, rng: &mut R) -> Vec<f64> {
         let size = self.mean.len();
-        let normal: Vec<f64> = self.axes.values.iter().map(|length| length * gaussian(rng)).collect();
+        let normal: Vec<f64> = self.axes.values.iter().map(|length| length * normal::draw(rng)).collect();
         let along = |row: usize| -> f64 { (0..size).map(|k| self.axes.vectors[row * size + k] * normal[k]).sum() };
         (0..size).map(|row| self.mean[row] + self.sigma * along(row)).collect()
     }
@@ -237,12 +238,6 @@ fn norm(vector: &[f64]) -> f64 {
 
 fn bounds(values: &[f64]) -> (f64, f64) {
     values.iter().fold((f64::INFINITY, 0.0), |(low, high), value| (f64::min(low, *value), f64::max(high, *value)))
-}
-
-/// A draw of the standard normal distribution, by the method of Box and Muller (1958).
-fn gaussian<R: Rng + ?Sized>(rng: &mut R) -> f64 {
-    let radius = (-2.0 * (1.0 - rng.random::<f64>()).ln()).sqrt();
-    radius * (std::f64::consts::TAU * rng.random::<f64>()).cos()
 }
 
 #[cfg(test)]

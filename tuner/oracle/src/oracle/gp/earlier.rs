@@ -8,9 +8,10 @@ use super::{FINE, model, thinned};
 use crate::oracle::history::{History, Row};
 use crate::oracle::settings::Outcome;
 use rand_pcg::Pcg64;
+use std::sync::Arc;
 
 /// The model of an earlier study.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Earlier {
     /// The outcomes of which the model is made, and their points, which depend on the conditions of all trials.
     outcomes: Vec<Outcome>,
@@ -26,21 +27,21 @@ impl Earlier {
     /// The models of all earlier studies with enough trials, of which some may be `known`. `rng` draws the weights of several losses.
     pub(super) fn all(
         history: &History,
-        known: &[Earlier],
+        known: &[Arc<Earlier>],
         prior: impl Fn(&Evidence) -> Hyper,
         rng: &Pcg64,
-    ) -> Vec<Earlier> {
+    ) -> Vec<Arc<Earlier>> {
         let axes = Axis::all(&history.space);
         // The weights of several losses are others for each trial.
         let is_lasting = history.settings.objectives.len() == 1;
         let models = history.earlier().filter_map(|rows| {
             let points: Vec<Vec<f64>> = rows.iter().map(|row| embed(&axes, &history.space, &row.point)).collect();
             let has_outcomes = |earlier: &Earlier| rows.iter().map(|row| &row.outcome).eq(&earlier.outcomes);
-            let is_same = |earlier: &&Earlier| {
+            let is_same = |earlier: &&Arc<Earlier>| {
                 is_lasting && earlier.evidence.axes == axes && earlier.points == points && has_outcomes(earlier)
             };
             let found = known.iter().find(is_same).cloned();
-            found.or_else(|| Earlier::of(history, rows, points, &prior, &mut rng.clone()))
+            found.or_else(|| Earlier::of(history, rows, points, &prior, &mut rng.clone()).map(Arc::new))
         });
         models.collect()
     }

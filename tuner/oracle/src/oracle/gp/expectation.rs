@@ -6,9 +6,9 @@
 
 use super::earlier::Earlier;
 use super::model::{Prediction, Process};
-use rand::RngExt as _;
+use crate::normal;
 use rand_pcg::Pcg64;
-use std::f64::consts::PI;
+use std::sync::Arc;
 
 /// The number of draws of the losses that the models are compared by.
 const DRAWS: usize = 200;
@@ -31,7 +31,7 @@ pub(super) struct Expectation {
 #[derive(Clone, Debug, Default)]
 pub(super) struct PriorMean {
     /// The earlier models, each with the number of this search's units that one of its units is worth.
-    members: Vec<(f64, Earlier)>,
+    members: Vec<(f64, Arc<Earlier>)>,
 }
 
 impl Expectation {
@@ -59,7 +59,7 @@ impl Expectation {
 impl PriorMean {
     /// The prior mean by these earlier models, for a search whose own process has these points and values.
     pub(super) fn of(
-        earlier: &[&Earlier],
+        earlier: &[&Arc<Earlier>],
         own: &Process,
         points: &[Vec<f64>],
         values: &[f64],
@@ -86,7 +86,7 @@ impl PriorMean {
             .collect();
         let unit = slope(&together, values).max(0.0);
         let members = weights.iter().zip(earlier).filter(|(weight, _)| **weight > 0.0);
-        PriorMean { members: members.map(|(weight, known)| (weight * unit, (*known).clone())).collect() }
+        PriorMean { members: members.map(|(weight, known)| (weight * unit, Arc::clone(known))).collect() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -116,7 +116,7 @@ fn slope(x: &[f64], y: &[f64]) -> f64 {
 /// search's model, each without the value itself. Models that order a value equally well share the draw.
 fn weights(own: &[Prediction], earlier: &[&[Prediction]], values: &[f64], rng: &mut Pcg64) -> Vec<f64> {
     let mut draw = |predictions: &[Prediction]| -> Vec<f64> {
-        predictions.iter().map(|prediction| prediction.mean + prediction.deviation * normal(rng)).collect()
+        predictions.iter().map(|prediction| prediction.mean + prediction.deviation * normal::draw(rng)).collect()
     };
     let mut wrong_pairs: Vec<Vec<usize>> = Vec::with_capacity(DRAWS);
     for _ in 0..DRAWS {
@@ -152,12 +152,6 @@ fn wrong_order(is_less: impl Fn(usize, usize) -> bool, values: &[f64]) -> usize 
     let size = values.len();
     let pairs = (0..size).flat_map(|a| (0..size).filter(move |b| *b != a).map(move |b| (a, b)));
     pairs.filter(|(a, b)| is_less(*a, *b) != (values[*a] < values[*b])).count()
-}
-
-/// A draw from the standard normal distribution (Box and Muller 1958).
-fn normal(rng: &mut Pcg64) -> f64 {
-    let (radius, angle) = (1.0 - rng.random::<f64>(), rng.random::<f64>());
-    (-2.0 * radius.ln()).sqrt() * (2.0 * PI * angle).cos()
 }
 
 #[cfg(test)]
