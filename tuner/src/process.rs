@@ -82,6 +82,12 @@ pub enum ProcessError {
         /// The dynamic linker's reason, or the exit of the process that tried to load the objective.
         reason: String,
     },
+    /// Each process that tried to load the objective was killed.
+    #[error("the process that loads the objective was killed {times} times; free some memory, if that is why, and try again")]
+    KilledWhileLoading {
+        /// The number of processes.
+        times: usize,
+    },
     /// A file in the trial's folder could not be written.
     #[error("cannot write {path}: {source}; free some space or choose another --directory")]
     Write {

@@ -13,14 +13,14 @@ use ferrotune_machine::identity::Identity;
 use ferrotune_machine::own;
 use ferrotune_space::wire::{BUDGET_VARIABLE, DEVICE_MEMORY_VARIABLE, PLUGIN_VARIABLE, PluginCopy, SHARED_VARIABLE};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -172,11 +172,15 @@ impl Worker {
     }
 }
 
-/// Loads an objective in a separate process (`PROGRAM load …`), which runs only its initialisers.
+/// How often an objective is loaded for a check that another process ends.
+const LOADS: usize = 3;
+
+/// Loads an objective in a separate process (`PROGRAM load …`), which runs only its initialisers. A process that is
+/// killed says nothing about this host, so that another one follows.
 ///
 /// # Errors
-/// If the process cannot be started, or this host cannot run the objective: with the dynamic linker's reason, or the
-/// process's exit.
+/// If the process cannot be started, each of them is killed, or this host cannot run the objective: with the dynamic
+/// linker's reason, or the process's exit.
 pub(crate) fn check_that_it_loads(
     program: &Path,
     library: &Library,
@@ -185,13 +189,20 @@ pub(crate) fn check_that_it_loads(
 ) -> Result<(), ProcessError> {
     let mut command = Command::new(program);
     name_libraries(command.arg("load"), library, linked, symbol);
-    let output = command.output().map_err(|source| ProcessError::Start { program: program.to_path_buf(), source })?;
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    match output.status.success() {
-        true => Ok(()),
-        false if said.is_empty() => Err(ProcessError::Unloadable { reason: output.status.to_string() }),
-        false => Err(ProcessError::Unloadable { reason: said }),
+    for _ in 0..LOADS {
+        let output =
+            command.output().map_err(|source| ProcessError::Start { program: program.to_path_buf(), source })?;
+        if output.status.signal() == Some(Signal::KILL.as_raw()) {
+            continue;
+        }
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return match output.status.success() {
+            true => Ok(()),
+            false if said.is_empty() => Err(ProcessError::Unloadable { reason: output.status.to_string() }),
+            false => Err(ProcessError::Unloadable { reason: said }),
+        };
     }
+    Err(ProcessError::KilledWhileLoading { times: LOADS })
 }
 
 fn name_libraries(command: &mut Command, library: &Library, linked: &[Library], symbol: &str) {
@@ -271,4 +282,34 @@ fn join_cgroup(pid: u32, launch: &Launch<'_>) -> Option<Cgroup> {
         Err(error) => cgroup.remove().and(Err(error)),
     });
     joined.inspect_err(|error| tracing::warn!(trial = launch.number, %error, "the trial has no cgroup")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type TestResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+    /// Checks with a program that is killed so many times before it loads the objective.
+    fn check_with(kills: usize) -> Result<Result<(), ProcessError>, Box<dyn std::error::Error + Send + Sync>> {
+        let folder = tempfile::tempdir()?;
+        let program = folder.path().join("program");
+        let begun = folder.path().join("begun");
+        let script = format!(
+            "#!/bin/sh\necho >> '{0}'\n[ $(wc -l < '{0}') -gt {kills} ] || kill -9 $$\n",
+            begun.display()
+        );
+        // A process that another test starts meanwhile would have the file open, and the system runs no such file.
+        let write = "printf %s \"$0\" > \"$1\" && chmod 700 \"$1\"";
+        assert!(Command::new("sh").args(["-c", write, &script]).arg(&program).status()?.success());
+        let library = Library { name: "objective".into(), file: tempfile::tempfile()? };
+        Ok(check_that_it_loads(&program, &library, &[], "main"))
+    }
+
+    #[test]
+    fn a_check_whose_process_is_killed_is_repeated() -> TestResult {
+        check_with(LOADS - 1)??;
+        assert!(matches!(check_with(LOADS)?, Err(ProcessError::KilledWhileLoading { times: LOADS })));
+        Ok(())
+    }
 }
