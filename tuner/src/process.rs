@@ -83,7 +83,9 @@ pub enum ProcessError {
         reason: String,
     },
     /// Each process that tried to load the objective was killed.
-    #[error("the process that loads the objective was killed {times} times; free some memory, if that is why, and try again")]
+    #[error(
+        "the process that loads the objective was killed {times} times; free some memory, if that is why, and try again"
+    )]
     KilledWhileLoading {
         /// The number of processes.
         times: usize,

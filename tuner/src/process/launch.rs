@@ -295,10 +295,8 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let program = folder.path().join("program");
         let begun = folder.path().join("begun");
-        let script = format!(
-            "#!/bin/sh\necho >> '{0}'\n[ $(wc -l < '{0}') -gt {kills} ] || kill -9 $$\n",
-            begun.display()
-        );
+        let script =
+            format!("#!/bin/sh\necho >> '{0}'\n[ $(wc -l < '{0}') -gt {kills} ] || kill -9 $$\n", begun.display());
         // A process that another test starts meanwhile would have the file open, and the system runs no such file.
         let write = "printf %s \"$0\" > \"$1\" && chmod 700 \"$1\"";
         assert!(Command::new("sh").args(["-c", write, &script]).arg(&program).status()?.success());
