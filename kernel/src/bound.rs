@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use ferrotune_machine::own;
-use rustix::process::{Pid, Signal, getppid};
+use rustix::process::{Pid, getppid};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -17,7 +17,7 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
 
 /// Replaces this process by a program that ends with the process `parent`, which has started this one.
 pub(crate) fn run(parent: i32, program: &OsStr, arguments: &[OsString]) -> Result<std::convert::Infallible> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    own::end_with_parent()?;
     // A parent that has ended before the call sends no signal.
     if getppid() != Pid::from_raw(parent) {
         bail!("{} was not started: the process that wanted it has ended", program.display());

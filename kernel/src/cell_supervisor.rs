@@ -33,6 +33,7 @@ use cells::{CellProcess, Streams};
 use connections::Connections;
 use evcxr::Evcxr;
 use ferrotune_link::{Answer, CellEnding, CellOrder, CellReport, KernelFrame, SnapshotKey};
+use ferrotune_machine::own;
 use kernel::Kernel;
 use memory::Watch;
 use output::Output;
@@ -68,7 +69,7 @@ pub(crate) fn run(libraries: [PathBuf; 2]) -> Result<ExitCode> {
     let kernel_path = std::env::var_os(KERNEL_VARIABLE).with_context(|| format!("{KERNEL_VARIABLE} is not set"))?;
     let kernel = Kernel::connect(Path::new(&kernel_path))?;
     // A snapshot whose parent has died becomes a child of this process.
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    own::adopt_orphans()?;
     // The sockets are in the folder of the kernel's own socket, which the kernel deletes.
     let place = |name: &str| Path::new(&kernel_path).with_file_name(name);
     let own = std::process::id();

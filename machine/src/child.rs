@@ -1,13 +1,12 @@
 //! Child processes with a deadline. Never waits without a deadline: a process that a driver holds does not end even when it
 //! is killed. Also the environment of processes that compute.
 
-use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags};
+use crate::handle::Handle;
+use rustix::process::Pid;
 use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The longest wait for a killed process to end. A process that takes longer is held by a driver.
 const GRACE: Duration = Duration::from_millis(200);
@@ -100,25 +99,13 @@ pub fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>
 /// # Errors
 /// If the system refuses to wait.
 pub fn wait_for_exit(pid: Pid, limit: Duration) -> io::Result<()> {
-    let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
-        Err(Errno::SRCH) => return Ok(()),
-        other => other?,
-    };
-    let deadline = Instant::now() + limit;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
-        match rustix::event::poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout)) {
-            Ok(_) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
+    Handle::open(pid)?.map_or(Ok(()), |process| process.wait(limit))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     #[test]
     fn program_that_hangs_costs_the_deadline() -> io::Result<()> {

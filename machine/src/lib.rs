@@ -1,10 +1,11 @@
 //! Facts of the machine that the kernel, its cells and searches all need, each read in one place: processor, memory, cgroups,
-//! processes and NVIDIA's devices. It also makes files in memory.
+//! processes and NVIDIA's devices. It also makes files in memory, and handles on processes.
 //!
 //! This crate decides nothing: its callers choose budgets, and which process to kill. It links no candle, CUDA or PJRT.
 
 pub mod cgroup;
 pub mod child;
+pub mod handle;
 pub mod identity;
 pub mod mappings;
 pub mod memory;

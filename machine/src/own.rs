@@ -2,6 +2,7 @@
 
 use crate::memory::kibibytes;
 use crate::process;
+use rustix::process::Signal;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _};
@@ -44,6 +45,22 @@ pub fn thread_name(number: i32) -> io::Result<String> {
 /// If the system does not allow it, as in some sandboxes.
 pub fn set_oom_score(score: u32) -> io::Result<()> {
     fs::write("/proc/self/oom_score_adj", score.to_string())
+}
+
+/// Asks the system to kill this process when its parent ends. A parent that has ended before the call sends no signal.
+///
+/// # Errors
+/// If the system refuses it.
+pub fn end_with_parent() -> io::Result<()> {
+    Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
+}
+
+/// Makes this process the parent of each process below it whose own parent ends.
+///
+/// # Errors
+/// If the system refuses it.
+pub fn adopt_orphans() -> io::Result<()> {
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
 /// The memory of this process, in bytes.

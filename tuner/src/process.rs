@@ -47,6 +47,7 @@ pub use worker::{load_objective, set_up_worker, worker_main};
 
 use cgroup::Cgroup;
 use control::Control;
+use ferrotune_machine::handle::Handle;
 use ferrotune_machine::identity::Identity;
 use ferrotune_machine::process_tree::MOST_COUNTED_TASKS;
 use output::Output;
@@ -55,7 +56,6 @@ use rustix::process::Pid;
 use shared_memory::Inodes;
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::Instant;
@@ -119,7 +119,7 @@ impl ProcessError {
 #[derive(Debug)]
 pub struct Worker {
     child: Child,
-    pidfd: OwnedFd,
+    process: Handle,
     requests: RequestSocket,
     output: Output,
     /// The control socket of a resident worker.

@@ -45,6 +45,7 @@ use elsewhere::Elsewhere;
 use events::{Earlier, Watcher};
 use ferrotune_journal::study_folder::{self, file_error};
 use ferrotune_journal::{Journal, JournalError};
+use ferrotune_machine::own;
 use ferrotune_space::event::{Event, Finish};
 use ferrotune_space::spec::StudySpec;
 use files::Files;
@@ -88,8 +89,7 @@ pub fn supervise<'a>(
             .map_err(|errno| ProcessError::System { what: "leave the terminal's session", source: errno.into() })?;
     }
     let signals = Signals::hold().map_err(|source| ProcessError::System { what: "hold signals back", source })?;
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-        .map_err(|errno| ProcessError::System { what: "become the reaper of the trials", source: errno.into() })?;
+    own::adopt_orphans().map_err(|source| ProcessError::System { what: "become the reaper of the trials", source })?;
     let niceness = process::go_first()?;
     process::take_reserve();
     let mut supervisor = Supervisor::open(spec, workers, niceness, signals, Watcher::new(events, listener))?;

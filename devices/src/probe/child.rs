@@ -5,7 +5,7 @@ use crate::check;
 use crate::finding::one_line;
 use crate::opened::{Identity, OpenDevice, Opened};
 use crate::pjrt::{Client, Plugin};
-use rustix::process::Signal;
+use ferrotune_machine::own;
 use serde_json::Value;
 use std::error::Error;
 use std::fs::File;
@@ -26,7 +26,7 @@ pub fn main() -> ExitCode {
 
 fn serve() -> Result<(), Box<dyn Error>> {
     // The parent may be killed, and an orphan must not keep the device.
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    own::end_with_parent()?;
     let mut answers = File::from(rustix::io::dup(io::stdout())?);
     rustix::stdio::dup2_stdout(io::stderr())?;
     let request: Request = serde_json::from_reader(io::stdin())?;

@@ -8,9 +8,10 @@ use crate::process::protocol::{Answer, Generation, Hello, Question, Reply, Reque
 use crate::process::socket::{Lock, Place, receive_json, send_json};
 use crate::process::{MemoryClaim, ProcessReport};
 use ferrotune_machine::child::{large_pages, quiet_drivers};
+use ferrotune_machine::handle::Handle;
 use rustix::event::PollFlags;
 use rustix::net::sockopt::socket_peercred;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, Signal};
 use sha2::{Digest as _, Sha256};
 use std::io::{self, BufRead as _, BufReader};
 use std::os::fd::OwnedFd;
@@ -150,7 +151,7 @@ pub(super) fn ending(path: &Path) -> String {
 /// A device process that opens its plugin.
 struct Starting {
     /// The process; none if it has ended.
-    process: Option<OwnedFd>,
+    process: Option<Handle>,
     line: BufReader<ChildStdout>,
 }
 
@@ -171,7 +172,7 @@ impl Starting {
         child.wait()?;
         let pid = number.trim().parse().ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other(format!("{} gave no process", program.display())))?;
-        Ok(Starting { process: pidfd_open(pid, PidfdFlags::empty()).ok(), line })
+        Ok(Starting { process: Handle::open(pid)?, line })
     }
 
     /// Waits until clients can connect.
@@ -209,7 +210,7 @@ impl Starting {
 
     fn kill(&self) {
         if let Some(process) = &self.process
-            && let Err(error) = pidfd_send_signal(process, Signal::KILL)
+            && let Err(error) = process.signal(Signal::KILL)
         {
             eprintln!("ferrotune: cannot end a device process that does not answer: {error}");
         }

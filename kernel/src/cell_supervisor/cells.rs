@@ -6,12 +6,13 @@ use super::{KERNEL_VARIABLE, Places, SNAPSHOTS_VARIABLE, SUPERVISOR_VARIABLE};
 use anyhow::{Context, Result};
 use ferrotune_link::connection::LINK_VARIABLE;
 use ferrotune_link::{CellOrder, CellReport, wire};
+use ferrotune_machine::handle::Handle;
 use ferrotune_machine::own;
 use ferrotune_machine::process_tree;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, waitpid};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -23,7 +24,7 @@ const PIPE_BYTES: usize = 1 << 20;
 /// The cell process: the process that holds the variables.
 pub(super) struct CellProcess {
     pub(super) pid: Pid,
-    fd: OwnedFd,
+    handle: Handle,
     /// How the process ended, once that is known.
     ended: Option<WaitStatus>,
     /// Whether the supervisor has handled the end of the process.
@@ -122,7 +123,7 @@ impl CellProcess {
     }
 
     pub(super) fn of(pid: Pid) -> Result<Self> {
-        Ok(Self { pid, fd: rustix::process::pidfd_open(pid, PidfdFlags::empty())?, ended: None, is_reaped: false })
+        Ok(Self { pid, handle: Handle::of_child(pid)?, ended: None, is_reaped: false })
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -130,10 +131,8 @@ impl CellProcess {
     }
 
     pub(super) fn signal(&self, signal: Signal) -> Result<()> {
-        match rustix::process::pidfd_send_signal(&self.fd, signal) {
-            Ok(()) | Err(Errno::SRCH) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        self.handle.signal(signal)?;
+        Ok(())
     }
 
     /// Kills the process and all other processes of its group.
@@ -149,7 +148,7 @@ impl CellProcess {
 
     /// A descriptor that becomes readable when the process ends; none once the end has been handled.
     pub(super) fn end_fd(&self) -> Option<BorrowedFd<'_>> {
-        (!self.is_reaped).then(|| self.fd.as_fd())
+        (!self.is_reaped).then(|| self.handle.as_fd())
     }
 
     pub(super) fn is_reaped(&self) -> bool {

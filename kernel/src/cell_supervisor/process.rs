@@ -13,10 +13,11 @@ use super::{SNAPSHOTS_VARIABLE, SUPERVISOR_VARIABLE};
 use crate::chain;
 use anyhow::{Context, Result, bail};
 use ferrotune_link::{CellOrder, CellReport, Surroundings, wire};
+use ferrotune_machine::own;
 use ferrotune_sampler::{Sampler, SamplerError};
 use ferrotune_tuner::process::keep_freed_memory;
 use libloading::os::unix::{Library, RTLD_NOW};
-use rustix::process::{Pid, Signal};
+use rustix::process::Pid;
 use std::collections::BTreeMap;
 use std::ffi::{OsString, c_void};
 use std::fs::File;
@@ -248,7 +249,7 @@ impl Attempt<'_> {
 
 /// Asks the system to kill this process when its supervisor ends.
 fn end_with_supervisor() -> Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    own::end_with_parent()?;
     if !is_child_of_supervisor() {
         bail!("the supervisor has ended");
     }

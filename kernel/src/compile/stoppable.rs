@@ -6,13 +6,14 @@ use crate::environment;
 use anyhow::{Context, Result};
 use ferrotune_display::Bundle;
 use ferrotune_link::{KernelFrame, SupervisorOrder, wire};
+use ferrotune_machine::handle::Handle;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use std::io::{self, Read};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
@@ -170,7 +171,7 @@ fn follow(
     kernel: &mut Kernel,
     take_error: &mut impl FnMut(&[u8], &mut Kernel) -> Result<()>,
 ) -> Result<Vec<u8>> {
-    let process = rustix::process::pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    let process = Handle::of_child(Pid::from_child(child))?;
     let mut stdout = child.stdout.take();
     let mut stderr = child.stderr.take();
     let mut output = Vec::new();
@@ -204,7 +205,7 @@ struct Ready {
     pipes: [bool; 2],
 }
 
-fn ready(process: &OwnedFd, kernel: &Kernel, pipes: [Option<std::os::fd::BorrowedFd<'_>>; 2]) -> Result<Ready> {
+fn ready(process: &Handle, kernel: &Kernel, pipes: [Option<std::os::fd::BorrowedFd<'_>>; 2]) -> Result<Ready> {
     let sources = [Some(process.as_fd()), Some(kernel.stream.as_fd()), pipes[0], pipes[1]];
     let mut fds: Vec<_> = sources.iter().flatten().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     let timeout = kernel.time_to_wait().map(Timespec::try_from).transpose()?;

@@ -8,7 +8,6 @@ use super::requests::RequestSocket;
 use super::shared_memory::Inodes;
 use super::{ProcessError, SharedMemory, Worker, strays};
 use ferrotune_machine::process_tree::{below, number};
-use rustix::io::Errno;
 use rustix::process::Signal;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -97,9 +96,8 @@ impl Worker {
         if let Some(control) = &mut self.control {
             control.close();
         }
-        match rustix::process::pidfd_send_signal(&self.pidfd, Signal::TERM) {
-            Ok(()) | Err(Errno::SRCH) => {}
-            Err(errno) => tracing::warn!(pid = self.pid(), %errno, "the worker cannot be asked to leave"),
+        if let Err(error) = self.process.signal(Signal::TERM) {
+            tracing::warn!(pid = self.pid(), %error, "the worker cannot be asked to leave");
         }
     }
 }

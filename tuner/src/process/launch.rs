@@ -9,11 +9,12 @@ use super::requests::RequestSocket;
 use super::shared_memory::Inodes;
 use super::stay::STAY_VARIABLE;
 use super::{ProcessError, ROLE_VARIABLE, Role, TRIAL_VARIABLE, TrialCgroups, Worker};
+use ferrotune_machine::handle::Handle;
 use ferrotune_machine::identity::Identity;
 use ferrotune_machine::own;
 use ferrotune_space::wire::{BUDGET_VARIABLE, DEVICE_MEMORY_VARIABLE, PLUGIN_VARIABLE, PluginCopy, SHARED_VARIABLE};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal};
+use rustix::process::{Pid, Resource, Rlimit, Signal};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
@@ -147,11 +148,10 @@ impl Worker {
         let started = Instant::now();
         let child = command.spawn().map_err(|source| ProcessError::Start { program, source })?;
         let pid = Pid::from_child(&child);
-        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty());
-        let pidfd = pidfd.map_err(ProcessError::system("watch the worker"))?;
+        let process = Handle::of_child(pid).map_err(ProcessError::system("watch the worker"))?;
         let mut worker = Worker {
             child,
-            pidfd,
+            process,
             requests,
             output,
             control,

@@ -1,24 +1,23 @@
 //! A second handle on a worker's process, to watch and end the worker while the supervisor waits for something else.
 
 use super::{ProcessError, Worker, strays};
+use ferrotune_machine::handle::Handle;
 use ferrotune_machine::process_tree::{Held, below, held_by, number};
-use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
-use std::os::fd::{AsFd as _, OwnedFd};
+use rustix::process::{Pid, Signal};
 
 /// A handle on a worker's process. The handle does nothing after the worker is reaped, because the process id may then belong to
 /// another process.
 #[derive(Debug)]
 pub struct Reach {
     pid: Pid,
-    pidfd: OwnedFd,
+    process: Handle,
 }
 
 impl Worker {
     /// Returns a second handle on the worker's process, for use beside the worker.
     pub fn reach(&self) -> Result<Reach, ProcessError> {
-        let pidfd = self.pidfd.try_clone().map_err(ProcessError::system("watch the worker"))?;
-        Ok(Reach { pid: self.system_pid(), pidfd })
+        let process = self.process.try_clone().map_err(ProcessError::system("watch the worker"))?;
+        Ok(Reach { pid: self.system_pid(), process })
     }
 
     /// Records the processes that the worker had when it was killed.
@@ -54,15 +53,12 @@ impl Reach {
     }
 
     fn is_there(&self) -> bool {
-        // A reaped process is no longer a child, and its process id may belong to another process.
-        let looks = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        !matches!(waitid(WaitId::PidFd(self.pidfd.as_fd()), looks), Err(Errno::CHILD | Errno::SRCH))
+        self.process.is_unreaped_child()
     }
 
     fn send(&self, signal: Signal) {
-        match pidfd_send_signal(&self.pidfd, signal) {
-            Ok(()) | Err(Errno::SRCH) => {}
-            Err(errno) => tracing::warn!(pid = number(self.pid), %errno, "a worker cannot be signalled"),
+        if let Err(error) = self.process.signal(signal) {
+            tracing::warn!(pid = number(self.pid), %error, "a worker cannot be signalled");
         }
     }
 }

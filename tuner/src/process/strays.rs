@@ -2,11 +2,12 @@
 
 use super::TRIAL_VARIABLE;
 use ferrotune_machine::child::wait_for_exit;
+use ferrotune_machine::handle::Handle;
 use ferrotune_machine::identity::Identity;
 use ferrotune_machine::process;
 use ferrotune_machine::process_tree::{below, children_of, number};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
+use rustix::process::{Pid, Signal, WaitOptions};
 use std::collections::BTreeSet;
 use std::io;
 use std::time::{Duration, Instant};
@@ -76,17 +77,13 @@ fn kill_orphans() -> usize {
 fn kill_if_orphan(pid: Pid) -> bool {
     // The descriptor is opened before the supervisor is read: a later process with the same id is not the process of this
     // descriptor.
-    let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return false };
+    let Ok(Some(process)) = Handle::open(pid) else { return false };
     let is_orphan = supervisor_of(pid).is_some_and(|supervisor| supervisor.is_dead());
     is_orphan
-        && match rustix::process::pidfd_send_signal(&pidfd, Signal::KILL) {
-            Ok(()) => true,
-            Err(Errno::SRCH) => false,
-            Err(errno) => {
-                tracing::warn!(pid = pid.as_raw_pid(), %errno, "a process of an earlier trial cannot be killed");
-                false
-            }
-        }
+        && process.signal(Signal::KILL).unwrap_or_else(|error| {
+            tracing::warn!(pid = pid.as_raw_pid(), %error, "a process of an earlier trial cannot be killed");
+            false
+        })
 }
 
 /// The supervisor of the trial that started a process of this user, if a trial started it.

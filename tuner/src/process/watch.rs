@@ -20,7 +20,7 @@ pub fn wait<'a>(
     let timeout = timeout.map_err(ProcessError::system("wait that long"))?;
     let mut workers: Vec<&mut Worker> = workers.into_iter().collect();
     let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
-    fds.extend(workers.iter().map(|worker| PollFd::new(&worker.pidfd, PollFlags::IN)));
+    fds.extend(workers.iter().map(|worker| PollFd::new(&worker.process, PollFlags::IN)));
     for worker in &workers {
         fds.extend(worker.output.reader().map(|reader| PollFd::from_borrowed_fd(reader, PollFlags::IN)));
         fds.extend(worker.requests.poll_fd());

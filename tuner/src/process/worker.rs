@@ -9,7 +9,7 @@ use ferrotune_machine::own;
 use ferrotune_space::record::Ending;
 use ferrotune_space::wire::Request;
 use libloading::Library;
-use rustix::process::{Resource, Rlimit, Signal};
+use rustix::process::{Resource, Rlimit};
 use std::error::Error as _;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -57,8 +57,7 @@ pub fn load_objective(args: impl IntoIterator<Item = OsString>) -> Result<(), St
 /// out, leaves no core dump, keeps freed memory for the next step, and has the default action for every signal. It adopts
 /// the orphans among its descendants, so that they stay in its process tree. The error is one line.
 pub fn set_up_worker() -> Result<(), String> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(|errno| format!("cannot tie the worker to its supervisor: {errno}"))?;
+    own::end_with_parent().map_err(|error| format!("cannot tie the worker to its supervisor: {error}"))?;
     let tag = std::env::var(TRIAL_VARIABLE)
         .map_err(|_| format!("{TRIAL_VARIABLE} is not set; workers are started by `ferrotune supervise`"))?;
     let supervisor = tag.rsplit('/').next().and_then(Identity::parse).map(|supervisor| supervisor.pid);
@@ -68,8 +67,7 @@ pub fn set_up_worker() -> Result<(), String> {
     }
     keep_freed_memory();
     signals::reset().map_err(|error| format!("cannot reset the worker's signals: {error}"))?;
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-        .map_err(|errno| format!("cannot become the reaper of the trial's processes: {errno}"))?;
+    own::adopt_orphans().map_err(|error| format!("cannot become the reaper of the trial's processes: {error}"))?;
     rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })
         .map_err(|errno| format!("cannot switch core dumps off: {errno}"))?;
     if let Err(error) = own::set_oom_score(1000) {

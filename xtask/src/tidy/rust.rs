@@ -7,15 +7,17 @@ const REASON: &str = "long because";
 /// A module that may export names without mangling, and may have no other unsafe code.
 const EXPORTS_ONLY: &str = "prelude/src/cell.rs";
 
-/// The beginnings of literals with the path of a file of the system's own.
-const SYSTEM: [&str; 2] = ["\"/proc", "\"/sys/"];
-/// Folders whose files may read those: tests, tasks, and what others have written.
+/// The beginnings of literals with the path of a file of the system's own, and the calls by which Linux alone holds processes and
+/// files in memory.
+const SYSTEM: [&str; 6] =
+    ["\"/proc", "\"/sys/", "pidfd_", "set_child_subreaper", "set_parent_process_death_signal", "memfd_create"];
+/// Folders whose files may use those: tests, tasks, and what others have written.
 const NOT_SHIPPED: [&str; 4] = ["/examples/", "/tests/", "patched/", "xtask/"];
 
 /// The modules that may do what others may not.
 pub(super) struct Fences {
     pub(super) unsafe_code: Vec<String>,
-    /// Those that read the system's own files.
+    /// Those that read the system's own files, and hold processes.
     pub(super) system: Vec<String>,
 }
 
@@ -44,7 +46,7 @@ pub(super) fn check(path: &str, source: &str, fences: &Fences) -> Vec<String> {
     complaints
 }
 
-/// Complains about a module that reads the system's own files outside of its tests, and is not one of those that may.
+/// Complains about a module that reads the system's own files, or holds a process, outside of its tests, and is not one of those that may.
 fn asks_the_system(path: &str, source: &str, fenced: &[String]) -> Option<String> {
     let is_shipped = !NOT_SHIPPED.iter().any(|folder| path.contains(folder)) && !path.starts_with("tests/");
     if !is_shipped || fenced.iter().any(|module| is_inside(path, module)) {
@@ -157,6 +159,7 @@ mod tests {
         assert_eq!(complaints("machine/src/own.rs", source), 0);
         assert_eq!(complaints("tuner/trial/examples/memory.rs", source), 0);
         assert_eq!(complaints("tuner/src/search.rs", &source.replace("fn f", "#[cfg(test)]\nmod tests { fn f")), 0);
+        assert_eq!(complaints("tuner/src/search.rs", "//! x\nuse rustix::process::pidfd_open;\n"), 1);
     }
 
     #[test]

@@ -8,11 +8,12 @@ use crate::engine::evaluate::link::CellLink;
 use crate::execution::Stream;
 use crate::failure::{ErrorName, Failure};
 use anyhow::{Context, Result};
+use ferrotune_machine::handle::Handle;
 use ferrotune_magics::Shell;
 use ferrotune_space::record::signal_name;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -98,7 +99,7 @@ impl Writings {
     /// Passes on the output until the shell has ended. An interrupt makes the shell end.
     fn follow(&mut self, child: &mut Child, link: &CellLink) -> Result<ExitStatus> {
         let group = Pid::from_child(child);
-        let end = pidfd_open(group, PidfdFlags::empty())?;
+        let end = Handle::of_child(group)?;
         let mut asked_at: Option<Instant> = None;
         loop {
             self.wait(Some(end.as_fd()), Some(&Timespec::try_from(INTERVAL)?))?;

@@ -7,13 +7,12 @@ use crate::search_process::progress;
 use anyhow::{Context, Result, bail};
 use ferrotune_display::Bundle;
 use ferrotune_journal::{Holder, Journal, holder_of};
+use ferrotune_machine::child;
 use ferrotune_magics::SearchVerb;
 use ferrotune_space::event::Status;
 use ferrotune_space::spec::StudySpec;
 use ferrotune_tuner::supervisor::{last_status, study_progress};
-use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, Signal};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -129,18 +128,9 @@ fn wait(folder: &Path, spec: &StudySpec, display: &mut LiveDisplay, link: &CellL
 /// Waits for the interval, or until the process of the search ends.
 fn wait_for_exit(holder: &Holder) -> Result<()> {
     let pid = i32::try_from(holder.pid).ok().and_then(Pid::from_raw).filter(|_| holder.is_here());
-    let pidfd = match pid.map(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty())) {
-        Some(Ok(pidfd)) => pidfd,
-        Some(Err(Errno::SRCH)) => return Ok(()),
-        Some(Err(errno)) => return Err(errno).context("cannot wait for the search"),
-        None => {
-            std::thread::sleep(INTERVAL);
-            return Ok(());
-        }
+    let Some(pid) = pid else {
+        std::thread::sleep(INTERVAL);
+        return Ok(());
     };
-    let timeout = Timespec::try_from(INTERVAL)?;
-    match rustix::event::poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout)) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(errno) => Err(errno).context("cannot wait for the search"),
-    }
+    child::wait_for_exit(pid, INTERVAL).context("cannot wait for the search")
 }
