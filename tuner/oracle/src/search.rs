@@ -1,8 +1,8 @@
 //! A search by ask and tell, for a program that runs its trials itself. The records are in memory; the program stores them if it wants to.
 
 use crate::oracle::{Next, Oracle, OracleError, create};
-use ferrotune_space::objective::Objective;
-use ferrotune_space::record::{Ending, TrialRecord, study_best};
+use ferrotune_space::objective::{Constraint, Objective};
+use ferrotune_space::record::{Ending, TrialRecord};
 use ferrotune_space::spec::StudySpec;
 use ferrotune_space::{Distribution, Parameter, Scale, SpaceError, Value};
 use std::fmt;
@@ -36,14 +36,20 @@ use std::ops::RangeInclusive;
 /// ```
 pub struct Search {
     objectives: Vec<Objective>,
+    constraints: Vec<Constraint>,
     oracle: Box<dyn Oracle>,
     trials: Vec<TrialRecord>,
 }
 
 impl fmt::Debug for Search {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Search { objectives, trials, oracle: _ } = self;
-        formatter.debug_struct("Search").field("objectives", objectives).field("trials", trials).finish_non_exhaustive()
+        let Search { objectives, constraints, trials, oracle: _ } = self;
+        formatter
+            .debug_struct("Search")
+            .field("objectives", objectives)
+            .field("constraints", constraints)
+            .field("trials", trials)
+            .finish_non_exhaustive()
     }
 }
 
@@ -115,7 +121,8 @@ impl Search {
         if oracle.pauses() {
             return Err(OracleError::DecidesEpochs { oracle: spec.oracle.clone() });
         }
-        Ok(Search { objectives: spec.objectives.clone(), oracle, trials })
+        let (objectives, constraints) = (spec.objectives.clone(), spec.constraints.clone());
+        Ok(Search { objectives, constraints, oracle, trials })
     }
 
     /// Begins a trial, and returns its number; `None` if the search is over: it has `max_trials` trials, its terminator ends it, or every
@@ -259,9 +266,13 @@ impl Search {
         &self.trials
     }
 
-    /// The finished trial with the best value of the first objective.
+    /// The finished trial with the best value of the first objective, among those that keep the constraints; the earliest one of equals.
     pub fn best(&self) -> Option<&TrialRecord> {
-        study_best(&self.trials, self.objectives[0].direction)
+        let keeps = |trial: &&TrialRecord| trial.violation(&self.objectives, &self.constraints) <= 0.0;
+        let finished = self.trials.iter().filter(|trial| trial.ending == Some(Ending::Finished)).filter(keeps);
+        let loss = |trial: &TrialRecord| self.objectives[0].direction.loss(trial.value().unwrap_or(f64::NAN));
+        let valued = finished.map(|trial| (loss(trial), trial)).filter(|(loss, _)| loss.is_finite());
+        valued.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, trial)| trial)
     }
 
     /// The record of a trial that has not ended.

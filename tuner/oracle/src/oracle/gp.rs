@@ -3,6 +3,7 @@
 
 mod acquisition;
 pub(super) mod bandit;
+mod barrier;
 mod earlier;
 mod evidence;
 mod excess;
@@ -23,6 +24,7 @@ use super::sampler::Sampler;
 use super::text::{SettingError, SettingsText};
 use crate::inferred::Space;
 use acquisition::{Promise, Quest};
+use barrier::Barrier;
 use earlier::Earlier;
 use evidence::{Evidence, Observed, is_same};
 use expectation::{Expectation, PriorMean};
@@ -94,15 +96,17 @@ impl Sampler for Gp {
             return Some(self.first(history, &evidence, trial, spread(), &mut rng));
         }
         if !self.earlier.is_empty() && evidence.is_few() {
-            let view = View::of(&evidence, false, &self.prior(&evidence), &self.earlier, &mut rng);
+            let view = View::of(&evidence, &[], false, &self.prior(&evidence), &self.earlier, &mut rng);
             // The earlier studies are wrong, and what they have chosen tells little.
             if view.promise.expectation.prior.is_empty() {
                 return Some(spread());
             }
         }
         let in_trust_region = evidence.losses.len() >= WHOLE + dimensions && is_local(trial);
+        let barriers = Barrier::all(&evidence);
         let mut search = |in_trust_region: bool| {
-            let mut view = View::of(&evidence, in_trust_region, &self.prior(&evidence), &self.earlier, &mut rng);
+            let prior = self.prior(&evidence);
+            let mut view = View::of(&evidence, &barriers, in_trust_region, &prior, &self.earlier, &mut rng);
             view.assume_open();
             let found = view.search(&history.space, &mut rng);
             found.map(|(score, point)| (score + view.worth.ln(), point))
@@ -144,7 +148,8 @@ impl Gp {
             return if { known }.any(|point| is_same(point, &middle)) { spread } else { middle };
         }
         let evidence = self.earlier[turn as usize].evidence.before(own);
-        let mut view = View::of(&evidence, false, &self.prior(&evidence), &[], rng);
+        let barriers = Barrier::all(&evidence);
+        let mut view = View::of(&evidence, &barriers, false, &self.prior(&evidence), &[], rng);
         view.assume_open();
         view.search(&history.space, rng).map_or(spread, |(_, point)| point)
     }
@@ -166,7 +171,7 @@ struct View<'a> {
     /// The loss that one unit of the values is worth near the best value.
     worth: f64,
     scaling: Scaling,
-    promise: Promise,
+    promise: Promise<'a>,
     region: Region,
     /// The best points of the view.
     good: Vec<Vec<f64>>,
@@ -176,6 +181,7 @@ impl<'a> View<'a> {
     /// The view of an arm: the trust region, or the whole space.
     fn of(
         evidence: &'a Evidence,
+        barriers: &'a [Barrier],
         in_trust_region: bool,
         prior: &Hyper,
         earlier: &[Arc<Earlier>],
@@ -244,7 +250,7 @@ impl<'a> View<'a> {
         let mut good = distinct(order.into_iter().map(|index| &points[index]), GOOD);
         good.extend(expectation.prior.best().cloned());
         let noise = if is_noisy { expectation.process.noise_deviation() } else { 0.0 };
-        let promise = Promise { expectation, best, noise, failure: evidence.failure(MOST, EVALUATIONS[0]) };
+        let promise = Promise { expectation, best, noise, barriers };
         View { evidence, hyper, points, values: beyond, errors, worth, scaling, promise, region, good }
     }
 

@@ -59,7 +59,7 @@ impl Settings {
     /// The loss of a trial that trained to its end and kept the constraints; `None` for any other trial.
     pub(crate) fn final_loss(&self, trial: &TrialRecord) -> Option<f64> {
         match self.outcome(trial) {
-            Outcome::Finished { losses, violation: 0.0 } => losses.first().copied(),
+            Outcome::Finished { losses, violation: 0.0, .. } => losses.first().copied(),
             _ => None,
         }
     }
@@ -71,7 +71,13 @@ impl Settings {
             Some(Ending::OutOfMemory { .. } | Ending::Refused { .. }) => Outcome::OutOfMemory,
             Some(Ending::Finished) => match self.losses(trial) {
                 Some(losses) => {
-                    Outcome::Finished { losses, violation: trial.violation(&self.objectives, &self.constraints) }
+                    let excess = |constraint: &Constraint| constraint.excess(trial, &self.objectives);
+                    let excesses = self.constraints.iter().map(excess).collect();
+                    Outcome::Finished {
+                        losses,
+                        violation: trial.violation(&self.objectives, &self.constraints),
+                        excesses,
+                    }
                 }
                 None => Outcome::Failed,
             },
@@ -100,6 +106,8 @@ pub(crate) enum Outcome {
         losses: Vec<f64>,
         /// The sum of the constraints' violations: 0 if the trial keeps them all.
         violation: f64,
+        /// The distance beyond each constraint's bound: at most 0 if the trial keeps it, infinite if it is not known.
+        excesses: Vec<f64>,
     },
     /// The trial was pruned.
     Pruned {

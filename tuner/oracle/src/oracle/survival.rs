@@ -37,7 +37,7 @@ impl Fitness {
     pub(super) fn of(outcome: &Outcome, objectives: usize) -> Option<Fitness> {
         let (losses, violation) = match outcome {
             Outcome::Open => return None,
-            Outcome::Finished { losses, violation } => (losses.clone(), *violation),
+            Outcome::Finished { losses, violation, .. } => (losses.clone(), *violation),
             Outcome::Pruned { loss: Some(loss), .. } if objectives == 1 => (vec![*loss], 0.0),
             Outcome::Pruned { .. } | Outcome::Failed | Outcome::OutOfMemory => {
                 (vec![f64::INFINITY; objectives], f64::INFINITY)
@@ -152,7 +152,9 @@ mod tests {
     fn failed_trials_come_last_and_make_no_distance_undefined() {
         for objectives in [1, 2] {
             let of = |outcome: Outcome| Fitness::of(&outcome, objectives).expect("over");
-            let finished = |loss: f64, violation| of(Outcome::Finished { losses: vec![loss; objectives], violation });
+            let finished = |loss: f64, violation| {
+                of(Outcome::Finished { losses: vec![loss; objectives], violation, excesses: vec![violation] })
+            };
             let lost = [of(Outcome::Failed), of(Outcome::OutOfMemory)];
             let population = [lost[0].clone(), finished(2.0, 0.0), lost[1].clone(), finished(1.0, 3.0)];
             assert_eq!(survivors(&population, 4), [1, 3, 0, 2]);

@@ -101,6 +101,28 @@ fn constraints_are_kept_to_once_they_are_known() {
     assert!(kept.iter().any(|size| *size > 0.45), "{kept:?}");
 }
 
+/// The lowest loss is -5.508, where two constraints meet (problem 24 of Liang et al. 2006).
+#[test]
+fn a_bound_is_found_by_the_distances_from_it() {
+    let constraint = |metric: &str| Constraint { metric: metric.to_owned(), direction: Direction::Min, bound: 0.0 };
+    for seed in 1..=3 {
+        let objectives = vec![Objective::new("loss", Direction::Min)];
+        let constraints = vec![constraint("above"), constraint("below")];
+        let spec = StudySpec { max_trials: 40, seed: Some(seed), constraints, ..StudySpec::new("bounds", objectives) };
+        let mut search = ferrotune_oracle::Search::new(&spec).unwrap();
+        while let Some(trial) = search.ask() {
+            let (x, y) = (search.float(trial, "x", 0.0..=3.0).unwrap(), search.float(trial, "y", 0.0..=4.0).unwrap());
+            let above = y - 2.0 + x * x * (-8.0 + x * (8.0 - 2.0 * x));
+            let below = y - 36.0 + x * (96.0 + x * (-88.0 + x * (32.0 - 4.0 * x)));
+            search.report(trial, 0, "above", above).unwrap();
+            search.report(trial, 0, "below", below).unwrap();
+            search.tell(trial, &[-x - y]).unwrap();
+        }
+        let best = search.best().and_then(TrialRecord::value).unwrap();
+        assert!((-5.5081..-5.5).contains(&best), "seed {seed}: {best}");
+    }
+}
+
 #[test]
 fn several_objectives_give_a_front_and_not_a_point() {
     for oracle in ["gp", "tpe"] {

@@ -1,13 +1,13 @@
 //! The acquisition function: the logarithm of expected improvement, augmented if losses are noisy, plus the logarithm of the
-//! probability that the trial does not fail. Finds its maximum over continuous, integer, categorical and conditional
+//! probability that the trial neither fails nor breaks a constraint. Finds its maximum over continuous, integer, categorical and conditional
 //! parameters.
 
+use super::barrier::Barrier;
 use super::evidence::is_same;
-use super::excess::{log_cumulative, log_excess};
+use super::excess::log_excess;
 use super::expectation::Expectation;
 use super::kernel::{Axis, embed};
 use super::minimise::minimise;
-use super::model::Process;
 use super::region::Region;
 use crate::inferred::Space;
 use crate::oracle::qmc;
@@ -22,29 +22,21 @@ const NEAR: usize = 96;
 const REFINED: usize = 4;
 /// Number of evaluations for refining one point.
 const EVALUATIONS: usize = 30;
-/// The prediction below which a point is safe; -1 means that trials succeed, 1 that they fail. With 0, every
-/// second trial near the boundary would fail.
-const SAFE: f64 = -0.5;
 /// The probability that a choice keeps the value of the trust region's centre.
 const KEPT: f64 = 0.75;
 
 /// The models' predictions for a point.
-pub(super) struct Promise {
+pub(super) struct Promise<'a> {
     pub(super) expectation: Expectation,
     /// The loss on which a point has to improve.
     pub(super) best: f64,
     /// Standard deviation of the losses' noise; 0 if the noise is negligible.
     pub(super) noise: f64,
-    /// A process over -1 for trials that succeeded and 1 for those that failed, if any failed.
-    pub(super) failure: Option<Process>,
+    /// What makes trials worthless.
+    pub(super) barriers: &'a [Barrier],
 }
 
-/// The penalty for a point that is not safe. It exceeds every expected improvement: where the loss is well known, the
-/// logarithm falls without limit and would outweigh the probability of failure at the boundary, where the best point
-/// often is.
-const FINE: f64 = 1e9;
-
-impl Promise {
+impl Promise<'_> {
     /// Whether the noise of one value exceeds the model's uncertainty at the point.
     fn is_worth_repeating(&self, point: &[f64]) -> bool {
         self.noise > self.expectation.predict(point).deviation
@@ -54,12 +46,8 @@ impl Promise {
     pub(super) fn score(&self, point: &[f64]) -> f64 {
         let prediction = self.expectation.predict(point);
         let (excess, _) = log_excess((self.best - prediction.mean) / prediction.deviation);
-        let failure = self.failure.as_ref().map(|process| process.predict(point));
-        let log_safe = failure.map_or(0.0, |failure| {
-            let z = (SAFE - failure.mean) / failure.deviation;
-            log_cumulative(z).0 - FINE * z.min(0.0).powi(2)
-        });
-        excess + prediction.deviation.ln() + log_gain(self.noise, prediction.deviation).0 + log_safe
+        let worth: f64 = self.barriers.iter().map(|barrier| barrier.score(point)).sum();
+        excess + prediction.deviation.ln() + log_gain(self.noise, prediction.deviation).0 + worth
     }
 
     /// The score and its gradient.
@@ -72,18 +60,8 @@ impl Promise {
             let by_z = -(by_mean[index] + z * by_deviation[index]) / prediction.deviation;
             gradient[index] = slope * by_z + by_deviation[index] * (1.0 / prediction.deviation + gain_slope);
         }
-        let mut score = excess + prediction.deviation.ln() + log_gain;
-        if let Some(failure) = &self.failure {
-            let (prediction, by_mean, by_deviation) = failure.predict_with_slopes(point);
-            let z = (SAFE - prediction.mean) / prediction.deviation;
-            let (log_safe, slope) = log_cumulative(z);
-            score += log_safe - FINE * z.min(0.0).powi(2);
-            let slope = slope - 2.0 * FINE * z.min(0.0);
-            for index in 0..point.len() {
-                gradient[index] -= slope * (by_mean[index] + z * by_deviation[index]) / prediction.deviation;
-            }
-        }
-        score
+        let worth: f64 = self.barriers.iter().map(|barrier| barrier.score_with_slopes(point, gradient)).sum();
+        excess + prediction.deviation.ln() + log_gain + worth
     }
 }
 
@@ -102,7 +80,7 @@ fn log_gain(noise: f64, deviation: f64) -> (f64, f64) {
 
 /// The search for the most promising point.
 pub(super) struct Quest<'a> {
-    pub(super) promise: &'a Promise,
+    pub(super) promise: &'a Promise<'a>,
     pub(super) axes: &'a [Axis],
     pub(super) space: &'a Space,
     pub(super) region: &'a Region,

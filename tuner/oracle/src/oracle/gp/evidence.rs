@@ -2,7 +2,7 @@
 //! not be repeated. Decides nothing.
 
 use super::kernel::{Axis, embed};
-use super::model::{Data, Fit, Hyper, Process, fit};
+use super::model::Hyper;
 use super::region::Step;
 use crate::forecast::Regression;
 use crate::oracle::history::{History, Row};
@@ -62,6 +62,8 @@ pub(super) struct Evidence {
     pub(super) is_whole: Vec<bool>,
     /// Whether each trial kept the constraints.
     pub(super) is_feasible: Vec<bool>,
+    /// The distance beyond each constraint's bound of each trial; empty for a trial of which none is known.
+    pub(super) excesses: Vec<Vec<f64>>,
     /// Whether the losses are the trials' excesses over the constraints, because no complete training has kept them yet.
     pub(super) is_of_excesses: bool,
     /// The points of the running trials.
@@ -85,16 +87,17 @@ impl Evidence {
             deviations: Vec::new(),
             is_whole: Vec::new(),
             is_feasible: Vec::new(),
+            excesses: Vec::new(),
             is_of_excesses: false,
             open: Vec::new(),
             failed: Vec::new(),
         };
-        let (mut vectors, mut excesses, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut vectors, mut violations, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
         for row in rows {
             let point = embed(&evidence.axes, &history.space, &row.point);
             let mut deviation = 0.0;
-            let (losses, violation) = match &row.outcome {
-                Outcome::Finished { losses, violation } => (losses.clone(), *violation),
+            let (losses, violation, excesses) = match &row.outcome {
+                Outcome::Finished { losses, violation, excesses } => (losses.clone(), *violation, excesses.as_slice()),
                 // The trial was pruned for its bad value; with several objectives the other losses are unknown.
                 Outcome::Pruned { loss: Some(loss), .. } if history.settings.objectives.len() == 1 => {
                     // Without a forecast, nothing is known of the loss, as of a running trial.
@@ -103,7 +106,7 @@ impl Evidence {
                         continue;
                     };
                     deviation = error;
-                    (vec![loss], 0.0)
+                    (vec![loss], 0.0, [].as_slice())
                 }
                 Outcome::Pruned { .. } => continue,
                 Outcome::Open => {
@@ -120,12 +123,13 @@ impl Evidence {
             evidence.deviations.push(deviation);
             evidence.is_whole.push(row.curve.is_empty() || matches!(row.outcome, Outcome::Finished { .. }));
             evidence.is_feasible.push(violation <= 0.0);
-            excesses.push(violation);
+            evidence.excesses.push(excesses.to_vec());
+            violations.push(violation);
             vectors.push(losses);
         }
         evidence.open.extend(unknown.into_iter().rev().take(MOST_UNKNOWN));
         evidence.losses = scalar(&vectors, rng);
-        evidence.seek_feasible(&excesses);
+        evidence.seek_feasible(&violations);
         evidence
     }
 
@@ -148,6 +152,7 @@ impl Evidence {
         self.losses = excesses.iter().map(|excess| if known(excess) { *excess } else { largest }).collect();
         self.deviations.fill(0.0);
         self.is_feasible.fill(true);
+        self.excesses.fill(Vec::new());
         self.is_of_excesses = true;
     }
 
@@ -208,23 +213,6 @@ impl Evidence {
         pairs().enumerate().any(|(index, (point, loss))| {
             pairs().take(index).any(|(other, known)| loss == known && is_same(other, point))
         })
-    }
-
-    /// A process over 1 for trials that fail or break a constraint and -1 for all others; `None` if no trial fails.
-    /// Uses at most `most` trials, evenly chosen.
-    pub(super) fn failure(&self, most: usize, evaluations: usize) -> Option<Process> {
-        if self.failed.is_empty() && self.is_feasible.iter().all(|is_feasible| *is_feasible) {
-            return None;
-        }
-        let bad = |is_feasible: &bool| if *is_feasible { -1.0 } else { 1.0 };
-        let went = self.points.iter().zip(self.is_feasible.iter().map(bad));
-        let failed = self.failed.iter().map(|point| (point, 1.0));
-        let stride = (self.points.len() + self.failed.len()).div_ceil(most);
-        let (points, values): (Vec<Vec<f64>>, Vec<f64>) =
-            went.chain(failed).step_by(stride).map(|(point, value)| (point.clone(), value)).unzip();
-        let data = Data { axes: &self.axes, points: &points, values: &values, errors: &[] };
-        let Fit { hyper, .. } = fit(&data, &self.prior, &self.prior, evaluations);
-        Some(Process::new(&data, &hyper))
     }
 }
 

@@ -25,7 +25,7 @@ pub(in crate::oracle) fn bound(history: &History) -> Option<f64> {
     let dimensions = history.space.dimensions.len();
     let axes = Axis::all(&history.space);
     let loss = |row: &Row| match &row.outcome {
-        Outcome::Finished { losses, violation: 0.0 } => losses.first().copied(),
+        Outcome::Finished { losses, violation: 0.0, .. } => losses.first().copied(),
         _ => None,
     };
     let mut order: Vec<(&Row, f64)> = history.rows.iter().filter_map(|row| Some((row, loss(row)?))).collect();

@@ -45,7 +45,7 @@ pub(in crate::oracle) fn slices(history: &History) -> Vec<Slice> {
     if dimensions == 0 || !evidence.is_enough() || evidence.is_of_excesses {
         return Vec::new();
     }
-    let view = View::of(&evidence, false, &Gp::default().prior(&evidence), &[], &mut rng);
+    let view = View::of(&evidence, &[], false, &Gp::default().prior(&evidence), &[], &mut rng);
     let is_best = |point: &&Vec<f64>| view.good.first() == Some(*point);
     let embedded = |point: &[f64]| embed(&evidence.axes, &history.space, point);
     let best = history.own().iter().map(|row| &row.point).find(|point| is_best(&&embedded(point)));
