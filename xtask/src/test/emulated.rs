@@ -44,7 +44,12 @@ const LEFT_OUT: [(&str, &[&str]); 7] = [
     ),
     (
         "QEMU starts a missing program, which then fails",
-        &["a_cargo_that_is_missing_is_named", "program_that_hangs_costs_the_deadline", "what_cannot_start_is_an_error"],
+        &[
+            "a_cargo_that_is_missing_is_named",
+            "a_program_that_is_missing_is_named",
+            "program_that_hangs_costs_the_deadline",
+            "what_cannot_start_is_an_error",
+        ],
     ),
     ("QEMU clears no memory in a fork", &["a_fork_is_not_the_original"]),
     ("QEMU maps no code of the system", &["own_code_is_found_as_its_file_counts"]),

@@ -61,10 +61,14 @@ impl Barrier {
         if cases.iter().all(|(_, excess)| *excess <= 0.0) {
             return None;
         }
-        let mut sizes: Vec<f64> = cases.iter().map(|(_, excess)| excess.abs()).collect();
+        let mut sizes: Vec<f64> = cases.iter().map(|(_, excess)| excess.abs()).filter(|size| *size > 0.0).collect();
         sizes.sort_by(f64::total_cmp);
         // Most trials are soon close to the bound, and the median would make a step of it.
-        let unit = sizes[sizes.len() * 9 / 10].max(f64::MIN_POSITIVE);
+        let unit = sizes[sizes.len() * 9 / 10];
+        // Some programs tell only by how much a trial breaks a constraint, and 0 of one that keeps it.
+        if cases.iter().all(|(_, excess)| *excess >= 0.0) {
+            cases.iter_mut().filter(|(_, excess)| *excess == 0.0).for_each(|(_, excess)| *excess = -unit);
+        }
         cases.iter_mut().for_each(|(_, value)| *value = value.signum() * (value.abs() / unit).ln_1p());
         let mean = cases.iter().map(|(_, value)| value).sum::<f64>() / cases.len() as f64;
         let variance = cases.iter().map(|(_, value)| (value - mean).powi(2)).sum::<f64>() / cases.len() as f64;
@@ -125,6 +129,14 @@ mod tests {
             let barrier = constraint(excess).unwrap();
             assert!(barrier.score(&[0.52]) > -0.05, "{}", barrier.score(&[0.52]));
             assert!(barrier.score(&[0.58]) < -1e3, "{}", barrier.score(&[0.58]));
+        }
+    }
+
+    #[test]
+    fn a_constraint_whose_distance_is_unknown_within_the_bound_is_a_barrier_too() {
+        let barrier = constraint(|x| (x - 0.45).max(0.0)).unwrap();
+        for (x, is_open) in [(0.0, true), (0.13, true), (0.38, true), (0.62, false), (0.97, false)] {
+            assert_eq!(barrier.score(&[x]) > -0.1, is_open, "{x}: {}", barrier.score(&[x]));
         }
     }
 
