@@ -123,6 +123,26 @@ def test_constraints(way):
     assert study.best_trial.params["x"] >= 1
 
 
+@pytest.mark.parametrize("way", ["function", "trial"])
+def test_two_constraints_are_learned_each_by_itself(way):
+    """The least value is -5.508, where both bounds meet (problem 24 of Liang et al. 2006). The second one is there from the fourth trial on."""
+
+    def limits(x, y):
+        return [y - 2 + x * x * (-8 + x * (8 - 2 * x)), y - 36 + x * (96 + x * (-88 + x * (32 - 4 * x)))]
+
+    def objective(trial):
+        x, y = trial.suggest_float("x", 0, 3), trial.suggest_float("y", 0, 4)
+        if way == "trial":
+            for name, limit in list(zip("ab", limits(x, y)))[: 1 if trial.number < 3 else 2]:
+                trial.set_constraint(name, limit)
+        return -x - y
+
+    with_function = {"constraints_func": lambda trial: limits(**trial.params)} if way == "function" else {}
+    study = searched(AutoSampler(seed=2, **with_function), objective, 40)
+    kept = [trial.value for trial in study.trials if max(limits(**trial.params)) <= 0]
+    assert -5.5081 < min(kept) < -5.5, min(kept)
+
+
 def test_pruned_failed_and_infinite_trials():
     def objective(trial):
         loss = mixed(trial)

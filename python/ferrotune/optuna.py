@@ -5,6 +5,7 @@ import math
 import operator
 import os
 import subprocess
+import sys
 import threading
 import weakref
 
@@ -122,6 +123,8 @@ class _Search:
         # The numbers of the trials that have ended and were sent, and the values of those that have asked here: another thread may ask
         # before Optuna has stored them.
         self._ended, self._own = set(), {}
+        # The names of the constraints, in the order in which the process knows them.
+        self._constraints = {}
         self._program, self._has_constraints = program.path(), has_constraints
         try:
             # An interrupt of this program is not one of the process, which ends with its standard input.
@@ -170,15 +173,16 @@ class _Search:
             "parameters": {**given, **{name: known for name, known in parameters.items() if known is not None}},
             "reports": [[step, _finite(value)] for step, value in reports if 0 <= step < 2**64],
             "values": [_finite(value) for value in trial.values or []],
-            "violation": self._violation(trial),
+            "constraints": self._constraints_of(trial),
         }
 
-    def _violation(self, trial):
-        """The sum of the trial's excesses over its constraints. A trial whose constraints are not known keeps them as little as can be."""
-        known = list(trial.constraints.values() if hasattr(trial, "constraints") else trial.system_attrs.get(_CONSTRAINTS) or [])
-        if self._has_constraints and not known:
+    def _constraints_of(self, trial):
+        """The number of each constraint, at most 0 if the trial keeps it; None if they should be known, and are not."""
+        stored = trial.constraints if hasattr(trial, "constraints") else dict(enumerate(trial.system_attrs.get(_CONSTRAINTS) or []))
+        if self._has_constraints and not stored:
             return None
-        return _finite(sum(max(number, 0.0) for number in known))
+        self._constraints.update(dict.fromkeys(stored))
+        return [_finite(max(stored.get(name, 0.0), -sys.float_info.max)) for name in self._constraints]
 
     def _ask(self, question):
         try:

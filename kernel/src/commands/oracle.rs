@@ -48,8 +48,9 @@ struct KnownTrial {
     reports: Vec<(u64, Option<f64>)>,
     /// A value for each objective, or nothing.
     values: Vec<Option<f64>>,
-    /// The sum of the excesses over the constraints; 0 for a trial that keeps all of them.
-    violation: Option<f64>,
+    /// The number of each constraint, at most 0 if the trial keeps it; none if they are not known. A trial of a study whose later trials
+    /// have more constraints keeps those.
+    constraints: Option<Vec<Option<f64>>>,
 }
 
 #[derive(Deserialize)]
@@ -68,7 +69,7 @@ enum State {
 
 /// A search for another program.
 struct Search {
-    objectives: Vec<Objective>,
+    spec: StudySpec,
     oracle: Box<dyn Oracle>,
     /// The records by number. A trial that was never sent is a cancelled one.
     trials: Vec<TrialRecord>,
@@ -101,19 +102,34 @@ impl Search {
         let begin: Begin = serde_json::from_str(question).context("the first question is not understood")?;
         let objective =
             |(index, direction): (usize, &Direction)| Objective::new(format!("objective {index}"), *direction);
-        let objectives: Vec<Objective> = begin.directions.iter().enumerate().map(objective).collect();
         let spec = StudySpec {
             oracle: begin.oracle,
-            constraints: vec![Constraint { metric: VIOLATION.to_owned(), direction: Direction::Min, bound: 0.0 }],
             max_trials: u64::MAX,
             seed: begin.seed,
-            ..StudySpec::new("optuna", objectives.clone())
+            ..StudySpec::new("optuna", begin.directions.iter().enumerate().map(objective).collect())
         };
         let oracle = create(&spec)?;
         if oracle.pauses() {
             return Err(OracleError::DecidesEpochs { oracle: spec.oracle }.into());
         }
-        Ok(Search { objectives, oracle, trials: Vec::new() })
+        Ok(Search { spec, oracle, trials: Vec::new() })
+    }
+
+    /// Has so many constraints from now on. The trials so far keep the new ones, if they tell any.
+    fn constrain(&mut self, count: usize) -> Result<()> {
+        if count <= self.spec.constraints.len() {
+            return Ok(());
+        }
+        for index in self.spec.constraints.len()..count {
+            let metric = constraint(index);
+            for trial in self.trials.iter_mut().filter(|trial| trial.ending == Some(Ending::Finished)) {
+                last_reports(&mut trial.metrics).insert(metric.clone(), Some(0.0));
+            }
+            self.spec.constraints.push(Constraint { metric, direction: Direction::Min, bound: 0.0 });
+        }
+        // What an oracle answers follows from the records alone.
+        self.oracle = create(&self.spec)?;
+        Ok(())
     }
 
     fn suggest(&mut self, question: &str) -> Result<Value> {
@@ -128,7 +144,10 @@ impl Search {
                 let unknown = TrialRecord::new(self.trials.len() as u64);
                 self.trials.push(TrialRecord { ending: Some(Ending::Cancelled), ..unknown });
             }
-            self.trials[index] = known.record(&self.objectives[0].metric);
+            // What is not known of a trial needs a constraint that the trial breaks.
+            let is_finished = matches!(known.state, State::Finished);
+            self.constrain(if is_finished { known.constraints.as_ref().map_or(1, Vec::len) } else { 0 })?;
+            self.trials[index] = known.record(&self.spec.objectives[0].metric, self.spec.constraints.len());
         }
         if let Some(objection) = self.oracle.objection(&name, &distribution) {
             bail!("{objection}");
@@ -140,18 +159,28 @@ impl Search {
 /// The largest number of a trial, so that a wrong number does not fill the memory.
 const MOST_TRIALS: usize = 10_000_000;
 
-/// The metric of [`KnownTrial::violation`].
-const VIOLATION: &str = "violation";
+/// The metric of one of [`KnownTrial::constraints`].
+fn constraint(index: usize) -> String {
+    format!("constraint {index}")
+}
+
+/// The last reports of a trial. A constraint is judged by the last report of its metric.
+fn last_reports(metrics: &mut Reports) -> &mut BTreeMap<String, Option<f64>> {
+    let last = metrics.keys().next_back().copied().unwrap_or_default();
+    metrics.entry(last).or_default()
+}
+
+/// The values of a trial's metrics by step.
+type Reports = BTreeMap<u64, BTreeMap<String, Option<f64>>>;
 
 impl KnownTrial {
-    /// The trial as a record of a search whose first objective has this metric.
-    fn record(self, metric: &str) -> TrialRecord {
+    /// The trial as a record of a search whose first objective has this metric, and that has so many constraints.
+    fn record(self, metric: &str, constraints: usize) -> TrialRecord {
         let report = |(step, value)| (step, BTreeMap::from([(metric.to_owned(), value)]));
-        let mut metrics: BTreeMap<u64, BTreeMap<String, Option<f64>>> = self.reports.into_iter().map(report).collect();
-        if matches!(self.state, State::Finished) {
-            // A constraint is judged by the last report of its metric.
-            let last = metrics.keys().next_back().copied().unwrap_or_default();
-            metrics.entry(last).or_default().insert(VIOLATION.to_owned(), self.violation);
+        let mut metrics: Reports = self.reports.into_iter().map(report).collect();
+        if let (State::Finished, Some(mut numbers)) = (&self.state, self.constraints) {
+            numbers.resize(constraints, Some(0.0));
+            last_reports(&mut metrics).extend((0..).map(constraint).zip(numbers));
         }
         let (runner, ending) = match self.state {
             State::Waiting => (Runner::Nobody, None),
@@ -191,7 +220,7 @@ mod tests {
     fn finished(number: u64, x: f64) -> Json {
         let parameters = json!({ "x": { "distribution": range(), "value": x } });
         let values = [(x - 1.0).powi(2)];
-        json!({ "number": number, "state": "finished", "parameters": parameters, "reports": [], "values": values, "violation": (-x).max(0.0) })
+        json!({ "number": number, "state": "finished", "parameters": parameters, "reports": [], "values": values, "constraints": [-x] })
     }
 
     fn suggest(trial: u64, trials: &[Json]) -> Json {
@@ -210,9 +239,26 @@ mod tests {
     }
 
     #[test]
+    fn a_constraint_may_come_late_and_what_tells_none_breaks_them() {
+        let trial = |number: u64, constraints: Json| {
+            let mut trial = finished(number, number as f64 - 3.0);
+            trial["constraints"] = constraints;
+            trial
+        };
+        let mut search = Search::begin(&begin("auto").to_string()).expect("a search");
+        let told = [trial(0, json!([])), trial(1, json!([-2.0, null])), trial(2, json!(null)), trial(3, json!([5.0]))];
+        search.suggest(&suggest(4, &told).to_string()).expect("a value");
+        let excesses = |trial: &TrialRecord| -> Vec<f64> {
+            search.spec.constraints.iter().map(|constraint| constraint.excess(trial, &search.spec.objectives)).collect()
+        };
+        let found: Vec<Vec<f64>> = search.trials.iter().map(excesses).collect();
+        assert_eq!(found, [vec![0.0, 0.0], vec![-2.0, f64::INFINITY], vec![f64::INFINITY; 2], vec![5.0, 0.0]]);
+    }
+
+    #[test]
     fn a_question_that_cannot_be_answered_has_an_error_and_the_next_one_an_answer() {
         let wrong = json!({ "trials": [], "trial": 0, "name": "x", "distribution": { "kind": "int", "low": 2, "high": 1, "step": 1, "log": false } });
-        let far = json!({ "number": u64::MAX, "state": "failed", "parameters": {}, "reports": [], "values": [], "violation": null });
+        let far = json!({ "number": u64::MAX, "state": "failed", "parameters": {}, "reports": [], "values": [], "constraints": null });
         let given =
             answers(&[begin("autos"), begin("hyperband"), begin("auto"), wrong, suggest(0, &[far]), suggest(0, &[])]);
         let errors: Vec<&str> = given.iter().filter_map(|answer| answer["error"].as_str()).collect();

@@ -101,8 +101,10 @@ pub(crate) fn run_tests(root: &Path) -> Result<()> {
     })?;
     step::step("those tests of searches that start none", || {
         eprintln!("left out, because there is no plugin of XLA: {}", WITH_XLA.join(", "));
-        let packages =
-            || ["--release"].into_iter().chain(WITH_SEARCHES.iter().flat_map(|package| ["--package", package]));
+        let packages = || {
+            let packages = WITH_SEARCHES.iter().flat_map(|package| ["--package", package]);
+            ["--release", "--features", "plugins"].into_iter().chain(packages)
+        };
         step::run(for_target(root, "test").args(packages()).arg("--lib"))?;
         let mut tests = for_target(root, "test");
         step::run(tests.args(packages()).args(["--test", "it", "--"]).args(WITHOUT_A_SEARCH))
