@@ -266,6 +266,8 @@ def test_an_interrupt_leaves_no_answer_behind():
     study = searched(sampler, trials=4)
     stopped = sampler._search._process
     stopped.send_signal(signal.SIGSTOP)
+    # A shell without job control has its background programs ignore the signal.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
