@@ -58,10 +58,7 @@ impl Settings {
 
     /// The loss of a trial that trained to its end and kept the constraints; `None` for any other trial.
     pub(crate) fn final_loss(&self, trial: &TrialRecord) -> Option<f64> {
-        match self.outcome(trial) {
-            Outcome::Finished { losses, violation: 0.0, .. } => losses.first().copied(),
-            _ => None,
-        }
+        self.outcome(trial).kept_loss()
     }
 
     /// The outcome of a trial for samplers.
@@ -122,6 +119,16 @@ pub(crate) enum Outcome {
     OutOfMemory,
     /// The trial runs, waits or was interrupted.
     Open,
+}
+
+impl Outcome {
+    /// The loss of a trial that trained to its end and kept the constraints; `None` for any other trial.
+    pub(super) fn kept_loss(&self) -> Option<f64> {
+        match self {
+            Outcome::Finished { losses, violation: 0.0, .. } => losses.first().copied(),
+            _ => None,
+        }
+    }
 }
 
 /// Refuses a search without objectives, or with the same objective twice.

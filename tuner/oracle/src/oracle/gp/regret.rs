@@ -5,7 +5,6 @@ use super::kernel::{Axis, embed};
 use super::model::{Data, Hyper, Process, fit};
 use crate::oracle::history::{History, Row};
 use crate::oracle::qmc;
-use crate::oracle::settings::Outcome;
 
 /// The smallest and the largest number of trials in the fit; between these limits the fit has the better half of the trials.
 const TRIALS: (usize, usize) = (20, 150);
@@ -24,11 +23,8 @@ const DELTA: f64 = 0.1;
 pub(in crate::oracle) fn bound(history: &History) -> Option<f64> {
     let dimensions = history.space.dimensions.len();
     let axes = Axis::all(&history.space);
-    let loss = |row: &Row| match &row.outcome {
-        Outcome::Finished { losses, violation: 0.0, .. } => losses.first().copied(),
-        _ => None,
-    };
-    let mut order: Vec<(&Row, f64)> = history.rows.iter().filter_map(|row| Some((row, loss(row)?))).collect();
+    let mut order: Vec<(&Row, f64)> =
+        history.rows.iter().filter_map(|row| Some((row, row.outcome.kept_loss()?))).collect();
     order.sort_by(|a, b| a.1.total_cmp(&b.1));
     order.truncate((order.len() / 2).clamp(TRIALS.0, TRIALS.1));
     let centre = order.first().filter(|_| dimensions > 0)?.0.point.clone();
