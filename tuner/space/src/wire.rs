@@ -174,6 +174,14 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// Whether this is the last request of a trial.
+    pub fn is_last(&self) -> bool {
+        use Request::{DiskFull, Fail, Finish, Postpone};
+        matches!(self, Finish { .. } | Postpone { .. } | DiskFull { .. } | Fail { .. })
+    }
+}
+
 /// The supervisor's answer to a [`Request`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]

@@ -13,6 +13,8 @@ const LONGEST_REQUEST_BYTES: usize = 64 << 20;
 pub(super) struct RequestSocket {
     /// The stream; `None` once the worker has closed its end.
     stream: Option<UnixStream>,
+    /// The next request, once it has been looked at.
+    next: Option<Result<Request, String>>,
     inbox: Vec<u8>,
     outbox: Vec<u8>,
 }
@@ -20,7 +22,7 @@ pub(super) struct RequestSocket {
 impl RequestSocket {
     pub(super) fn new(stream: UnixStream) -> io::Result<RequestSocket> {
         stream.set_nonblocking(true)?;
-        Ok(RequestSocket { stream: Some(stream), inbox: Vec::new(), outbox: Vec::new() })
+        Ok(RequestSocket { stream: Some(stream), next: None, inbox: Vec::new(), outbox: Vec::new() })
     }
 
     /// The descriptor to poll.
@@ -31,6 +33,16 @@ impl RequestSocket {
 
     /// The next complete request that has arrived; `Err` says why a line is not a request.
     pub(super) fn next(&mut self) -> Option<Result<Request, String>> {
+        self.next.take().or_else(|| self.parse())
+    }
+
+    /// Looks at the request that [`next`](Self::next) returns.
+    pub(super) fn peek(&mut self) -> Option<&Result<Request, String>> {
+        self.next = self.next();
+        self.next.as_ref()
+    }
+
+    fn parse(&mut self) -> Option<Result<Request, String>> {
         if let Some(end) = self.inbox.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.inbox.drain(..=end).collect();
             return Some(serde_json::from_slice(&line).map_err(|error| format!("not a request: {error}")));
@@ -51,13 +63,8 @@ impl RequestSocket {
         Ok(())
     }
 
-    /// Writes as many bytes as the socket accepts, and reads as many as it has.
-    pub(super) fn exchange(&mut self) {
-        self.flush();
-        self.receive();
-    }
-
-    fn receive(&mut self) {
+    /// Reads as many bytes as the socket has.
+    pub(super) fn receive(&mut self) {
         let mut chunk = [0; 1 << 14];
         while let Some(stream) = self.stream.as_mut() {
             match stream.read(&mut chunk) {
@@ -73,7 +80,8 @@ impl RequestSocket {
         }
     }
 
-    fn flush(&mut self) {
+    /// Writes as many bytes as the socket accepts.
+    pub(super) fn flush(&mut self) {
         while let Some(stream) = self.stream.as_mut()
             && !self.outbox.is_empty()
         {

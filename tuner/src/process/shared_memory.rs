@@ -57,6 +57,13 @@ impl SharedMemory {
         watch.map(|watch| watch.inotify.as_fd())
     }
 
+    /// Makes the next look happen however recent the last one is, because a trial ends.
+    pub(super) fn look_now(&mut self) {
+        if let Some(watch) = &mut self.watch {
+            watch.next_look = Instant::now();
+        }
+    }
+
     /// Looks for the makers of new files, and adds each file to the inodes of the process tree that has made it.
     pub(super) fn look<'a>(&mut self, trees: impl IntoIterator<Item = (Pid, &'a mut Inodes)>) {
         let Some(watch) = &mut self.watch else { return };
@@ -164,9 +171,7 @@ mod tests {
 
         fn look(&mut self, shared_memory: &mut SharedMemory) {
             // The pauses between looks are not under test.
-            if let Some(watch) = &mut shared_memory.watch {
-                watch.next_look = Instant::now();
-            }
+            shared_memory.look_now();
             shared_memory.look([(Pid::from_child(&self.child), &mut self.made)]);
         }
 
@@ -224,6 +229,24 @@ mod tests {
         assert_eq!(reported, [stays("brief", 2), stays("handed", 2), stays("linked", 1), stays("renamed", 1)]);
         assert_eq!(shared_memory.report_new(), Vec::<String>::new());
         other.end(&shared_memory)?;
+        Ok(())
+    }
+
+    #[test]
+    fn a_trial_that_ends_is_looked_at_however_recent_the_last_look_is() -> TestResult {
+        let folder = tempfile::tempdir()?;
+        let folder = &fs::canonicalize(folder.path())?;
+        let mut shared_memory = SharedMemory::of(folder);
+        let mut trial = Shell::start(folder)?;
+        trial.run("exec 3>own")?;
+        if let Some(watch) = &mut shared_memory.watch {
+            watch.next_look = Instant::now() + std::time::Duration::from_secs(1000);
+        }
+        shared_memory.look([(Pid::from_child(&trial.child), &mut trial.made)]);
+        assert_eq!(trial.made, Inodes::new());
+        trial.look(&mut shared_memory);
+        let lines = trial.end(&shared_memory)?;
+        assert_eq!(lines, [format!("{} (0 B), removed", folder.join("own").display())]);
         Ok(())
     }
 

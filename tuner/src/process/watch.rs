@@ -34,14 +34,21 @@ pub fn wait<'a>(
     let signalled = !fds[0].revents().is_empty();
     let exited: Vec<bool> = fds[1..=workers.len()].iter().map(|fd| !fd.revents().is_empty()).collect();
     drop(fds);
-    // This happens before any reply is sent: a trial that waits for a reply still has its new files open.
-    shared_memory.look(workers.iter_mut().map(|worker| (worker.system_pid(), &mut worker.shared_files)));
     for (worker, exited) in workers.iter_mut().zip(exited) {
         worker.exited = exited;
         // This happens before the worker's requests are read: a request after the status does not belong to the trial.
         worker.returned = worker.returned.take().or_else(|| worker.control.as_mut().and_then(Control::status));
         worker.output.drain();
-        worker.requests.exchange();
+        worker.requests.receive();
+    }
+    // This happens before any reply is sent: a trial that waits for a reply still has its new files open.
+    let is_last = |worker: &mut &mut Worker| matches!(worker.requests.peek(), Some(Ok(request)) if request.is_last());
+    if workers.iter_mut().any(is_last) {
+        shared_memory.look_now();
+    }
+    shared_memory.look(workers.iter_mut().map(|worker| (worker.system_pid(), &mut worker.shared_files)));
+    for worker in &mut workers {
+        worker.requests.flush();
     }
     if signalled { signals.take().map_err(ProcessError::system("read a signal")) } else { Ok(0) }
 }

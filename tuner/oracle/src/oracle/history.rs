@@ -77,13 +77,13 @@ impl History {
 
     /// Updates the rows before a proposal for the trial `asking`.
     ///
-    /// Trials without an ending are included only if they began before `asking`. For parameters that they have not asked for
-    /// yet they have the values in `proposed`, so concurrent trials take each other into account.
+    /// Trials without an ending are included only if they began before `asking`, or have asked before it does. For parameters
+    /// that they have not asked for yet they have the values in `proposed`, so concurrent trials take each other into account.
     pub(super) fn update(&mut self, trials: &[TrialRecord], asking: u64, proposed: &Proposed) {
         if self.is_of_other_trials(trials, asking) {
             *self = History::new(self.settings.clone());
         }
-        let is_refitted = self.fit_source(trials, asking);
+        let is_refitted = self.fit_source(trials, asking, proposed);
         self.asked = asking;
         self.seen.resize(trials.len(), None);
         let known = self.rows.len();
@@ -91,7 +91,7 @@ impl History {
         let had_open = self.rows.len() < known;
         let (mut fresh, mut is_changed) = (Vec::new(), false);
         for (trial, seen) in trials.iter().zip(&mut self.seen) {
-            if seen.is_some() || !counts(trial, asking, &self.settings.given) {
+            if seen.is_some() || !counts(trial, asking, &self.settings.given, proposed) {
                 continue;
             }
             *seen = Fingerprint::of(trial);
@@ -147,9 +147,9 @@ impl History {
     }
 
     /// Replaces the history by a new one if other trials of the other studies fit now; returns whether that was necessary.
-    fn fit_source(&mut self, trials: &[TrialRecord], asking: u64) -> bool {
+    fn fit_source(&mut self, trials: &[TrialRecord], asking: u64, proposed: &Proposed) -> bool {
         let given = &self.settings.given;
-        let own = trials.iter().filter(|trial| counts(trial, asking, given));
+        let own = trials.iter().filter(|trial| counts(trial, asking, given, proposed));
         let fitting = self.settings.source.fitting(own, given);
         if fitting == self.fitting {
             return false;
@@ -204,9 +204,11 @@ impl History {
     }
 }
 
-/// Whether the history for a proposal to the trial `asking` includes a trial.
-fn counts(trial: &TrialRecord, asking: u64, given: &Given) -> bool {
-    let is_early = trial.ending.is_some() || trial.number < asking;
+/// Whether the history for a proposal to the trial `asking` includes a trial. Of the trials that began later, those have asked
+/// before it that have a proposal, or whose values another program chooses.
+fn counts(trial: &TrialRecord, asking: u64, given: &Given, proposed: &Proposed) -> bool {
+    let has_asked = trial.runs_elsewhere() || proposed.contains_key(&trial.number);
+    let is_early = trial.ending.is_some() || trial.number < asking || has_asked;
     let is_other = trial.number != asking && trial.ending != Some(Ending::Cancelled);
     is_early && is_other && given.agrees_with(&trial.parameters)
 }

@@ -301,6 +301,7 @@ mod tests {
     use ferrotune_space::objective::{Direction, Objective};
     use ferrotune_space::record::Runner;
     use ferrotune_space::spec::StudySpec;
+    use ferrotune_space::{Parameter, Scale};
 
     #[derive(Debug)]
     struct Attentive;
@@ -319,6 +320,33 @@ mod tests {
         let trials = [TrialRecord::new(0), theirs, TrialRecord::new(2)];
         suggestions.propose(2, &trials);
         assert_eq!([0, 1, 2].map(|trial| suggestions.has_proposed(trial)), [true, false, true]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_trial_that_asked_before_an_earlier_one_counts() -> Result<(), OracleError> {
+        let mut spec = StudySpec::new("digits", vec![Objective::new("accuracy", Direction::Max)]);
+        spec.seed = Some(3);
+        let new = || Ok::<_, OracleError>(Suggestions::new(Settings::new(&spec)?, Box::new(Attentive)));
+        let range = Distribution::Float { low: 0.0, high: 1.0, step: None, scale: Scale::Linear };
+        let known = Parameter { distribution: range, value: Value::Float(0.5) };
+        let asked = TrialRecord { parameters: BTreeMap::from([("rate".to_owned(), known)]), ..TrialRecord::new(1) };
+        let counted = |suggestions: &Suggestions| -> Vec<Option<u64>> {
+            suggestions.history.own().iter().map(|row| row.trial).collect()
+        };
+        // Another program may still ask for the values of trial 0 when trial 1 asks.
+        let mut suggestions = new()?;
+        suggestions.propose(1, &[TrialRecord { runner: Runner::Other, ..TrialRecord::new(0) }, asked.clone()]);
+        suggestions.propose(0, &[TrialRecord::new(0), asked.clone()]);
+        assert_eq!(counted(&suggestions), [Some(1)]);
+        // The other program has asked for the values of trial 1.
+        let mut suggestions = new()?;
+        suggestions.propose(0, &[TrialRecord::new(0), TrialRecord { runner: Runner::Other, ..asked.clone() }]);
+        assert_eq!(counted(&suggestions), [Some(1)]);
+        // After a restart, trial 0 asks first, as it did before.
+        let mut suggestions = new()?;
+        suggestions.propose(0, &[TrialRecord::new(0), asked]);
+        assert_eq!(counted(&suggestions), [None; 0]);
         Ok(())
     }
 }
