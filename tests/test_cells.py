@@ -41,7 +41,7 @@ def runtime(pid):
 def compiler(session):
     """Process ids of compilers that compile a cell of this session; other tests may run at the same time."""
     own = runtime(session.manager.provisioner.process.pid)
-    return [pid for pid in processes(["--crate-name=ctx", "--emit=link"]) if runtime(pid) == own]
+    return [pid for pid in processes(["--crate-name=ctx"]) if runtime(pid) == own]
 
 
 def test_panic_that_the_cell_catches_is_no_error(kernel):

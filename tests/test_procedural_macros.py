@@ -113,6 +113,7 @@ def test_macro_that_ends_its_process_costs_one_cell(with_macros):
 def test_process_that_expands_macros_ends_with_the_kernel(with_macros):
     kernel = with_macros
     kernel.ok("let two = year!(2);")
+    assert "as_secs" in [text.split("(")[0] for text in kernel.complete("two.as_s")["matches"]]
     (server,) = servers_of(kernel)
     kernel.close()
     wait_for(lambda: not server.exists(), "end of the process")

@@ -245,6 +245,10 @@ fn rustc(manifest: &Manifest, dependencies: &Dependencies, prelude: &Prelude, em
     for (name, file) in prelude.externs() {
         command.arg("--extern").arg(joined(&format!("{name}="), &file));
     }
+    if std::env::var_os(evcxr::WHOLE_TYPES).is_some() {
+        // Only the messages of this call matter. A compiler without these options refuses them, and rust-analyzer is asked.
+        command.env("RUSTC_BOOTSTRAP", "1").args(["-Ztrim-diagnostic-paths=no", "-Zwrite-long-types-to-disk=no"]);
+    }
     command.arg("-L").arg(joined("dependency=", &prelude.library_folder()));
     dependencies.use_in(&mut command);
     Ok(command)

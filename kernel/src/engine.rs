@@ -104,9 +104,6 @@ impl Engine {
                 // This precedes the cell's end: after its end the front end may ask about names that the cell has declared.
                 self.inspector.learn(self.knowledge());
                 self.link.emit(Output::Done(result));
-                if self.evaluator.is_half_prepared() {
-                    self.prepare_analysis();
-                }
             }
         }
     }

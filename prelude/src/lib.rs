@@ -36,20 +36,43 @@ pub use best::best;
 pub use candle_core;
 pub use candle_nn;
 pub use compile::{Step, compile};
-pub use ferrotune_data as data;
-pub use ferrotune_devices as devices;
 pub use ferrotune_display::{progress, widget};
-pub use ferrotune_fit as fit;
 pub use ferrotune_fit::{BestTrial, Fit};
-pub use ferrotune_nn as nn;
 pub use ferrotune_trial::optim;
 pub use ferrotune_trial::{
     AdamW, Error, FixedTrial, FixedValues, Restore, Result, Save, Share, Trial, debug_nans, seed, share_fields,
 };
-pub use ferrotune_xla as xla;
 pub use input::{input, input_password};
 pub use interrupt::{interrupted, sleep};
 pub use rayon;
+
+// The compiler writes a type's path with the name of a module here, and would write a path that does not exist if these were other
+// names for crates.
+
+/// Datasets, tables, images and arrays, and how they are prepared.
+pub mod data {
+    pub use ferrotune_data::*;
+}
+
+/// Devices, and strategies over several of them.
+pub mod devices {
+    pub use ferrotune_devices::*;
+}
+
+/// Training loops with callbacks.
+pub mod fit {
+    pub use ferrotune_fit::*;
+}
+
+/// Layers, losses and metrics.
+pub mod nn {
+    pub use ferrotune_nn::*;
+}
+
+/// Functions that XLA compiles.
+pub mod xla {
+    pub use ferrotune_xla::*;
+}
 
 /// The imports of a notebook that trains: `use ferrotune::prelude::*;`.
 ///

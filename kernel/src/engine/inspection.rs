@@ -14,6 +14,7 @@ pub(super) use knowledge::Knowledge;
 use super::handlers::current_studies::CurrentStudies;
 use super::handlers::read_only;
 use crate::execution::Question;
+use serde_json::Map;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
@@ -28,6 +29,7 @@ pub(crate) struct Inspector(Sender<Message>);
 
 enum Message {
     Ask(Question),
+    Prepare,
     Learn(Box<Knowledge>),
     CurrentStudies(CurrentStudies),
 }
@@ -46,6 +48,11 @@ impl Inspector {
     /// Answers a question as soon as the thread has enough knowledge of the notebook.
     pub(crate) fn ask(&self, question: Question) {
         self.send(Message::Ask(question));
+    }
+
+    /// Makes rust-analyzer read its sources before there is a question. If this fails, the next question tries it again.
+    pub(super) fn prepare(&self) {
+        self.send(Message::Prepare);
     }
 
     /// Replaces the thread's knowledge of the notebook.
@@ -76,37 +83,48 @@ fn answer_all(messages: &Receiver<Message>) {
                 }
             }
             Message::Ask(question) => waiting.push(question),
+            Message::Prepare => {
+                if let Some(known) = &known {
+                    prepare(known);
+                }
+            }
         }
-        if let Some(knowledge) = &known {
-            waiting = waiting.into_iter().filter_map(|question| answer(knowledge, question)).collect();
+        if let Some(known) = &known {
+            waiting.drain(..).for_each(|question| answer(known, question));
         }
     }
 }
 
-/// Answers a question, or returns a question that has to wait. A panic of rust-analyzer leaves only this question without an answer.
-fn answer(known: &Knowledge, question: Question) -> Option<Question> {
-    let answered = panic::catch_unwind(AssertUnwindSafe(|| match question {
-        Question::Complete { code, cursor, reply } => match known.complete(&code, cursor) {
-            Some(completions) => say(reply, completions),
-            None => Some(Question::Complete { code, cursor, reply }),
-        },
-        Question::Inspect { code, cursor, reply } => match known.inspect(&code, cursor) {
-            Some(documentation) => say(reply, documentation),
-            None => Some(Question::Inspect { code, cursor, reply }),
-        },
-        Question::Look { code, outputs } => {
-            read_only::run(&code, &known.current_studies, &outputs);
-            None
-        }
-    }));
-    answered.unwrap_or_default()
+fn prepare(known: &Knowledge) {
+    match panic::catch_unwind(AssertUnwindSafe(|| known.prepare())) {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!("rust-analyzer is not ready: {error:#}"),
+        Err(_) => tracing::warn!("rust-analyzer is not ready: it panicked"),
+    }
 }
 
-fn say<T>(reply: oneshot::Sender<T>, answer: T) -> Option<Question> {
+/// Answers a question. A panic of rust-analyzer leaves only this question without an answer.
+fn answer(known: &Knowledge, question: Question) {
+    let answered = panic::catch_unwind(AssertUnwindSafe(|| match question {
+        Question::Complete { code, cursor, reply } => say(reply, known.complete(&code, cursor)),
+        Question::Inspect { code, cursor, reply } => {
+            let documentation = known.inspect(&code, cursor).unwrap_or_else(|error| {
+                tracing::debug!("nothing to inspect: {error}");
+                Map::new()
+            });
+            say(reply, documentation);
+        }
+        Question::Look { code, outputs } => read_only::run(&code, &known.current_studies, &outputs),
+    }));
+    if answered.is_err() {
+        tracing::debug!("a question has no answer: rust-analyzer panicked");
+    }
+}
+
+fn say<T>(reply: oneshot::Sender<T>, answer: T) {
     if reply.send(answer).is_err() {
         tracing::debug!("nobody waits for the answer");
     }
-    None
 }
 
 /// Whether a character may be in a name of Rust.

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 #[derive(Default)]
 pub(super) struct Notebook {
     /// The number of the last cell that `%undo` counts.
-    cells: u64,
+    pub(super) cells: u64,
     /// Number of the running cell, or of the last cell; none if `%undo` does not count that cell.
     pub(super) cell: Option<u64>,
     /// The number that Jupyter shows beside the running cell, or beside the last cell; none if Jupyter shows no number.

@@ -27,6 +27,13 @@ use std::time::Duration;
 /// The idle time that counts as a pause. Cells of a notebook that runs as a whole follow each other faster.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// The pause after which rust-analyzer reads its sources, if nobody has asked it before.
+const LONG_PAUSE: Duration = Duration::from_secs(2);
+
+/// The number of cells after which rust-analyzer reads its sources, also without a long pause: it tells the types of many cells in less
+/// time than the compiler.
+const MANY_CELLS: u64 = 16;
+
 /// The longest time between two looks at whether rust-analyzer is in use.
 const LOOK: Duration = Duration::from_secs(60);
 
@@ -190,7 +197,7 @@ pub(super) fn run(engine: &mut Engine, mut pending: Option<Work>, work: &Receive
     Ended::NoMoreWork
 }
 
-/// Waits for work. In the first pause rust-analyzer reads its sources, which are needed for completion and for the first variable.
+/// Waits for work. In the first long pause rust-analyzer reads its sources, which completion needs.
 fn next(engine: &mut Engine, work: &Receiver<Work>) -> Option<Work> {
     while let Some(pause) = engine.time_to_next_task() {
         match work.recv_timeout(pause) {
@@ -214,28 +221,11 @@ pub(super) enum Leisure {
 }
 
 impl Engine {
-    /// Makes rust-analyzer read its sources. If this fails, there are no completions, and everything else continues.
-    pub(super) fn prepare_analysis(&mut self) {
-        let done = panic::catch_unwind(AssertUnwindSafe(|| self.evaluator.prepare_analysis()));
-        match done {
-            Ok(Ok(_)) => self.inspector.learn(self.knowledge()),
-            failed => {
-                let reason = failed.map_or_else(|_| "it panicked".to_owned(), |result| format!("{result:?}"));
-                tracing::warn!("rust-analyzer is not ready: {reason}");
-                self.inspector.learn(Knowledge::without_rust());
-            }
-        }
-    }
-
-    /// Whether rust-analyzer will read its sources in the next pause.
-    pub(super) fn will_analyse(&self) -> bool {
-        self.leisure == Leisure::Analysis
-    }
-
     /// How long the engine waits for work before its next task; none if it has no task.
     fn time_to_next_task(&self) -> Option<Duration> {
         match self.leisure {
-            Leisure::Analysis | Leisure::Memory => Some(PAUSE),
+            Leisure::Analysis => Some(LONG_PAUSE),
+            Leisure::Memory => Some(PAUSE),
             Leisure::Forgetting => self.idle.map(|idle| idle.min(LOOK)),
         }
     }
@@ -243,7 +233,7 @@ impl Engine {
     fn use_pause(&mut self) {
         self.leisure = match self.leisure {
             Leisure::Analysis => {
-                self.prepare_analysis();
+                self.inspector.prepare();
                 Leisure::Memory
             }
             Leisure::Memory => {
@@ -269,8 +259,10 @@ impl Engine {
 
     /// After a cell there may again be memory to return.
     fn begin_pause(&mut self) {
-        if self.leisure == Leisure::Forgetting {
-            self.leisure = Leisure::Memory;
+        match self.leisure {
+            Leisure::Analysis if self.notebook.cells >= MANY_CELLS => self.use_pause(),
+            Leisure::Forgetting => self.leisure = Leisure::Memory,
+            Leisure::Analysis | Leisure::Memory => {}
         }
     }
 }

@@ -16,16 +16,10 @@ pub(in crate::engine) trait Evaluator {
     /// Runs Rust, after the `:commands` above it.
     fn run(&mut self, source: &str) -> Result<Evaluated, Error>;
 
-    /// Makes rust-analyzer read its sources before a cell needs them, and infer a type for the first time.
-    fn prepare_analysis(&mut self) -> Result<()>;
-
     /// Makes rust-analyzer forget the crates if it was not asked for this time. It reads them again when it is asked.
     fn forget_unused(&mut self, idle: Duration) -> Result<()>;
 
-    /// Whether rust-analyzer has read its sources for a cell, and has the rest of its preparation before it.
-    fn is_half_prepared(&self) -> bool;
-
-    /// rust-analyzer and evcxr's present context, which answer questions while a cell runs. None until rust-analyzer has read the sources.
+    /// rust-analyzer and evcxr's present context, which answer questions while a cell runs. None for an evaluator without them.
     fn analysis(&self) -> Option<(SharedAnalyzer, ContextState)>;
 
     /// The evaluator's present state. If the evaluator cannot list its crates, the crates are those of `last`.

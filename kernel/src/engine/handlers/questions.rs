@@ -30,8 +30,7 @@ impl Engine {
     }
 
     fn documentation(&mut self, name: &str) -> Result<Bundle> {
-        self.evaluator.prepare_analysis()?;
-        let data = self.knowledge().inspect(name, name.len()).filter(|data| !data.is_empty());
+        let data = Some(self.knowledge().inspect(name, name.len())?).filter(|data| !data.is_empty());
         let data = data.with_context(|| format!("nothing is known of {name}; write its path, as in std::mem::swap"))?;
         Ok(Bundle { data, metadata: Map::new() })
     }

@@ -4,10 +4,12 @@
 use super::analysed::Analysed;
 use super::rust::Rust;
 use super::{callee, crates, is_of_name, values};
+use crate::allocator;
 use crate::engine::Engine;
 use crate::engine::evaluate::commands;
 use crate::engine::handlers::current_studies::CurrentStudies;
 use crate::execution::{Completion, Completions};
+use anyhow::Result;
 use ferrotune_display::Bundle;
 use ferrotune_magics::{Ending, Matches, Values, cell_magic, split};
 use serde_json::{Map, Value};
@@ -23,10 +25,8 @@ pub(in crate::engine) struct Knowledge {
 
 /// Knowledge of the notebook's Rust.
 enum RustKnowledge {
-    /// No knowledge of Rust, because cells cannot run, or because rust-analyzer could not read its sources.
+    /// No knowledge of Rust, because cells cannot run.
     Nothing,
-    /// No knowledge of Rust yet: rust-analyzer reads its sources when the engine is idle for the first time.
-    Later,
     Known(Box<Rust>),
 }
 
@@ -35,7 +35,6 @@ impl Engine {
         let items = || self.evaluator.item_names().into_iter().map(str::to_owned).collect();
         let rust = match self.evaluator.analysis() {
             Some((analyzer, state)) => RustKnowledge::Known(Box::new(Rust { analyzer, state, items: items() })),
-            None if self.will_analyse() || self.evaluator.is_half_prepared() => RustKnowledge::Later,
             None => RustKnowledge::Nothing,
         };
         Knowledge {
@@ -52,39 +51,46 @@ impl Knowledge {
         Self { rust: RustKnowledge::Nothing, checkpoints: Vec::new(), current_studies: CurrentStudies::default() }
     }
 
-    /// Completions for the cursor. None if only a later `Knowledge` can answer.
-    pub(super) fn complete(&self, code: &str, cursor: usize) -> Option<Completions> {
+    /// Makes rust-analyzer read its sources before the user asks it, and returns the memory that this has freed to the system.
+    pub(super) fn prepare(&self) -> Result<()> {
+        let RustKnowledge::Known(rust) = &self.rust else { return Ok(()) };
+        // At the second source rust-analyzer frees the data of the first source.
+        for source in ["let number = 1;\nnumb", "numb"] {
+            rust.complete(source, source.len())?;
+        }
+        allocator::return_freed_memory();
+        Ok(())
+    }
+
+    /// Completions for the cursor.
+    pub(super) fn complete(&self, code: &str, cursor: usize) -> Completions {
         let line_start = line_start(code, cursor);
         let line = &code[line_start..cursor];
         if let Some(found) = crates::complete(line) {
-            return Some(Completions { start: line_start + found.start, end: cursor, ..found });
+            return Completions { start: line_start + found.start, end: cursor, ..found };
         }
         if is_magic(line.trim_start()) {
             let found = ferrotune_magics::complete(line);
             let (start, word) = (line_start + found.start, &line[found.start..]);
             match found.matches {
-                Matches::Names(names) => return Some(of_names(start, cursor, names)),
-                Matches::Of(values) => return Some(of_names(start, cursor, self.values(values, word))),
+                Matches::Names(names) => return of_names(start, cursor, names),
+                Matches::Of(values) => return of_names(start, cursor, self.values(values, word)),
                 Matches::Rust => {}
             }
         }
         if is_shell(code, line) {
             let word = line.rsplit(char::is_whitespace).next().unwrap_or(line);
-            return Some(of_names(cursor - word.len(), cursor, self.values(Values::Path, word)));
+            return of_names(cursor - word.len(), cursor, self.values(Values::Path, word));
         }
         if let Some((start, names)) = commands::complete(code, cursor) {
-            return Some(of_names(start, cursor, names));
+            return of_names(start, cursor, names);
         }
         if let Some(found) = path_in_string(code, cursor) {
-            return Some(found);
+            return found;
         }
-        let rust = match &self.rust {
-            RustKnowledge::Known(rust) => rust,
-            RustKnowledge::Later => return None,
-            RustKnowledge::Nothing => return Some(Completions::none(cursor)),
-        };
+        let RustKnowledge::Known(rust) = &self.rust else { return Completions::none(cursor) };
         let analysed = Analysed::of(code, cursor);
-        Some(match rust.complete(&analysed.source, analysed.cursor) {
+        match rust.complete(&analysed.source, analysed.cursor) {
             Ok(Completions { start, end, matches }) => {
                 Completions { start: analysed.in_cell(start), end: analysed.in_cell(end), matches }
             }
@@ -92,33 +98,25 @@ impl Knowledge {
                 tracing::debug!("no completions: {error}");
                 Completions::none(cursor)
             }
-        })
+        }
     }
 
     fn values(&self, values: Values, word: &str) -> Vec<String> {
         values::of(values, word, &self.checkpoints, &self.current_studies)
     }
 
-    /// Documentation of the name at the cursor, as a MIME bundle; an empty bundle if there is no documentation. None if only a later
-    /// `Knowledge` can answer.
-    pub(in crate::engine) fn inspect(&self, code: &str, cursor: usize) -> Option<Map<String, Value>> {
+    /// Documentation of the name at the cursor, as a MIME bundle; an empty bundle if there is no documentation.
+    pub(in crate::engine) fn inspect(&self, code: &str, cursor: usize) -> Result<Map<String, Value>> {
         let line = code[line_start(code, cursor)..].lines().next().unwrap_or_default();
         if let Some(magic) = line.strip_prefix('%') {
             let name = magic.trim_start_matches('%').split(|c| !is_of_name(c)).next().unwrap_or_default();
-            return Some(ferrotune_magics::help(name).map(|help| Bundle::text(help).data).unwrap_or_default());
+            return Ok(ferrotune_magics::help(name).map(|help| Bundle::text(help).data).unwrap_or_default());
         }
-        let rust = match &self.rust {
-            RustKnowledge::Known(rust) => rust,
-            RustKnowledge::Later => return None,
-            RustKnowledge::Nothing => return Some(Map::new()),
-        };
+        let RustKnowledge::Known(rust) = &self.rust else { return Ok(Map::new()) };
         let end = code[cursor..].find(|c| !is_of_name(c)).map_or(code.len(), |length| cursor + length);
         let mut analysed = Analysed::of(code, end);
         analysed.cursor = callee::around(&analysed.source, analysed.cursor).unwrap_or(analysed.cursor);
-        Some(rust.inspect(&analysed.source, analysed.cursor).unwrap_or_else(|error| {
-            tracing::debug!("nothing to inspect: {error}");
-            Map::new()
-        }))
+        rust.inspect(&analysed.source, analysed.cursor)
     }
 }
 

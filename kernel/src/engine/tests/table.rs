@@ -112,16 +112,8 @@ impl Evaluator for Answers {
         row.answer.expect("this row panics")
     }
 
-    fn prepare_analysis(&mut self) -> anyhow::Result<()> {
-        Ok(())
-    }
-
     fn forget_unused(&mut self, _idle: Duration) -> anyhow::Result<()> {
         Ok(())
-    }
-
-    fn is_half_prepared(&self) -> bool {
-        false
     }
 
     fn analysis(&self) -> Option<(SharedAnalyzer, ContextState)> {

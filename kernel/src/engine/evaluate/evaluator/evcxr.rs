@@ -39,8 +39,6 @@ const EXECUTION: &str = "Execution";
 /// evcxr, configured for cells that are linked with the prelude.
 pub(in crate::engine) struct Evcxr {
     context: CommandContext,
-    /// Whether rust-analyzer is ready to answer questions.
-    is_prepared: bool,
 }
 
 impl Evcxr {
@@ -56,6 +54,7 @@ impl Evcxr {
         tracing::debug!("evcxr is ready after {:?}", started.elapsed());
         forward(outputs, link)?;
         let folder = runtime.folder().to_owned();
+        context.ask_compiler();
         let environment = move |manifest: &Path| compile::environment_of_metadata(manifest, &folder);
         context.analyzer().set_cargo_environment(environment);
         let mut state = context.state();
@@ -69,7 +68,7 @@ impl Evcxr {
         }
         context.eval_with_state(FIRST_CELL, state).map_err(plain)?;
         tracing::debug!("the prelude is in use after {:?}", started.elapsed());
-        Ok(Self { context: CommandContext::with_eval_context(context), is_prepared: false })
+        Ok(Self { context: CommandContext::with_eval_context(context) })
     }
 }
 
@@ -78,33 +77,12 @@ impl Evaluator for Evcxr {
         self.context.execute(source).map(evaluated)
     }
 
-    fn prepare_analysis(&mut self) -> Result<()> {
-        if self.is_prepared {
-            return Ok(());
-        }
-        if self.context.analyzer().has_crates() {
-            // rust-analyzer has already inferred types for a cell.
-            self.context.hover_at("let", "let".len())?;
-        } else {
-            // At the second source rust-analyzer frees the data of the first source.
-            for source in ["let number = 1;\nnumb", "numb"] {
-                self.context.completions(source, source.len())?;
-            }
-        }
-        self.is_prepared = true;
-        Ok(())
-    }
-
     fn forget_unused(&mut self, idle: Duration) -> Result<()> {
         self.context.analyzer().forget_unused(idle).map_err(plain)
     }
 
-    fn is_half_prepared(&self) -> bool {
-        !self.is_prepared && self.context.analyzer().has_crates()
-    }
-
     fn analysis(&self) -> Option<(SharedAnalyzer, ContextState)> {
-        self.is_prepared.then(|| (self.context.analyzer(), self.context.state()))
+        Some((self.context.analyzer(), self.context.state()))
     }
 
     fn state(&mut self, last: &EvaluatorState) -> EvaluatorState {

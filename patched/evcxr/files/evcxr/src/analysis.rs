@@ -71,9 +71,14 @@ impl SharedAnalyzer {
         self.lock().set_cargo_environment(Arc::new(environment));
     }
 
-    /// Whether rust-analyzer has read crates, and not forgotten them.
-    pub fn has_crates(&self) -> bool {
-        self.lock().unused_for().is_some()
+    /// Whether rust-analyzer can answer at once: it has read crates, and nobody asks it now.
+    pub(crate) fn is_ready(&self) -> bool {
+        let analyzer = match self.0.try_lock() {
+            Ok(analyzer) => analyzer,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        analyzer.unused_for().is_some()
     }
 
     /// Makes rust-analyzer forget the crates, unless it is asked now or was asked in this time. It reads them again when it is asked.
@@ -103,9 +108,19 @@ impl SharedAnalyzer {
     }
 
     /// Asks about a source. Waits while code that is evaluated is analysed, and not while it is compiled and runs.
-    pub fn look_at<T>(&self, source: &str, ask: impl FnOnce(&Analysis, FileId) -> T) -> T {
+    ///
+    /// # Errors
+    ///
+    /// `ask` fails, or this is the first question and cargo does not find the crates of the manifest, or cannot build them.
+    pub fn look_at<T>(
+        &self,
+        source: &str,
+        ask: impl FnOnce(&Analysis, FileId) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let first = self.lock().first_manifest()?;
+        let workspace = first.map(load_workspace).transpose()?;
         let mut analyzer = self.lock();
-        let (analysis, file) = analyzer.look_at(source);
+        let (analysis, file) = analyzer.look_at(source, workspace);
         let answer = ask(&analysis, file);
         analyzer.was_used();
         answer

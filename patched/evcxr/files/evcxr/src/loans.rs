@@ -20,9 +20,11 @@ use ra_ap_syntax::SourceFile;
 use ra_ap_syntax::SyntaxKind;
 use ra_ap_syntax::SyntaxToken;
 use ra_ap_syntax::ast;
+use regex::Regex;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::collections::HashSet;
+use std::sync::LazyLock;
 
 /// The owner of what borrows a value without a name. No word of code is equal to it.
 pub(crate) const NAMELESS: &str = "&";
@@ -52,9 +54,11 @@ impl Variable {
         if self.borrows.is_empty() { self.type_name.clone() } else { with_lifetime(&self.type_name, "'static") }
     }
 
-    /// The type as the user writes it. A borrower has no lifetime that could be named.
+    /// The type without the paths of its parts. A borrower has no lifetime that could be named.
     pub fn shown_type(&self) -> String {
-        if self.borrows.is_empty() { self.type_name.clone() } else { without_lifetime(&self.type_name) }
+        static PATH: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(::)?(\w+::)+").expect("the expression is one"));
+        let shown = if self.borrows.is_empty() { self.type_name.clone() } else { without_lifetime(&self.type_name) };
+        PATH.replace_all(&shown, "").into_owned()
     }
 }
 

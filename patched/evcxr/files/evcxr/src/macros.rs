@@ -56,10 +56,13 @@ pub(crate) fn may_declare_variables<T>(statements: &str, items: &HashMap<String,
     !file.errors().is_empty()
         || statements.any(|statement| {
             matches!(statement, ast::Stmt::LetStmt(_))
-                || whole_call(statement.syntax()).is_some_and(|call| {
-                    may_declare(&call) || name_of(&call).is_none_or(|name| items.contains_key(&*name.text()))
-                })
+                || whole_call(statement.syntax()).is_some_and(|call| declares(&call, items))
         })
+}
+
+/// Whether the call may declare something: its macro is not one of the standard library's, or is an item of the notebook.
+pub(crate) fn declares<T>(call: &ast::MacroCall, items: &HashMap<String, T>) -> bool {
+    may_declare(call) || name_of(call).is_none_or(|name| items.contains_key(&*name.text()))
 }
 
 /// The attributes in a statement.
