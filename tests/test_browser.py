@@ -224,9 +224,14 @@ def test_the_guide_has_a_picture_of_each_kind_of_output(lab):
 
 
 def accept_completion(notebook):
-    """Presses Tab, waits for the list, and takes its first entry; returns all entries."""
-    notebook.page.keyboard.press("Tab")
+    """Presses Tab until there is a list, and takes its first entry; returns all entries."""
     entries = notebook.page.locator(".jp-Completer-item")
+    for _ in range(10):
+        notebook.page.keyboard.press("Tab")
+        # JupyterLab shows no completions that come after more than a second, and the first ones of a kernel need three.
+        notebook.page.wait_for_timeout(2000)
+        if entries.count() > 0:
+            break
     entries.first.wait_for()
     found = entries.locator(".jp-Completer-match").all_inner_texts()
     notebook.page.keyboard.press("Enter")

@@ -46,7 +46,7 @@ def test_idle_kernel_drops_what_completion_knows_and_reads_it_again_when_asked(s
     session = start(env={"FERROTUNE_COMPLETION_IDLE": "12s"})
     session.ok("struct Point { wide: f32 }\nlet text = String::from(\"a\");")
     kernel = session.manager.provisioner.process.pid
-    # After a long pause the kernel has returned what it has freed.
+    # After a pause the kernel has returned what it has freed.
     assert "len" in [text.split("(")[0] for text in session.complete("text.le")["matches"]]
     time.sleep(4)
     full = resident_bytes(kernel)

@@ -13,6 +13,8 @@ pub enum KernelFrame {
     /// The first frame of a cell's compiler: over this connection the kernel sends
     /// [`SupervisorOrder::Interrupt`](crate::SupervisorOrder::Interrupt) and no other order.
     Compiler,
+    /// The peer is a compiler that serves no cell. It is not interrupted, and nothing of it is shown.
+    Aside,
     /// Text that the cell, or a thread of an earlier cell, has written to a text stream.
     Stream {
         /// The stream: standard output or standard error.

@@ -60,7 +60,9 @@ impl Kernel {
     fn connect() -> Result<Self> {
         let path = environment::kernel_socket().context("no kernel has started this process")?;
         let mut stream = UnixStream::connect(path).context("cannot reach the kernel")?;
-        wire::write(&mut stream, &KernelFrame::Compiler).context("cannot reach the kernel")?;
+        let serves_cell = std::env::var_os(evcxr::BESIDE_CELLS).is_none();
+        let frame = if serves_cell { KernelFrame::Compiler } else { KernelFrame::Aside };
+        wire::write(&mut stream, &frame).context("cannot reach the kernel")?;
         Ok(Self { stream, orders: Vec::new(), shown: None, pending_wait: None })
     }
 

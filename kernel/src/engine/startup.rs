@@ -27,10 +27,7 @@ use std::time::Duration;
 /// The idle time that counts as a pause. Cells of a notebook that runs as a whole follow each other faster.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The pause after which rust-analyzer reads its sources, if nobody has asked it before.
-const LONG_PAUSE: Duration = Duration::from_secs(2);
-
-/// The number of cells after which rust-analyzer reads its sources, also without a long pause: it tells the types of many cells in less
+/// The number of cells after which rust-analyzer reads its sources, also without a pause: it tells the types of many cells in less
 /// time than the compiler.
 const MANY_CELLS: u64 = 16;
 
@@ -197,7 +194,7 @@ pub(super) fn run(engine: &mut Engine, mut pending: Option<Work>, work: &Receive
     Ended::NoMoreWork
 }
 
-/// Waits for work. In the first long pause rust-analyzer reads its sources, which completion needs.
+/// Waits for work. In the first pause rust-analyzer reads its sources, which completion needs.
 fn next(engine: &mut Engine, work: &Receiver<Work>) -> Option<Work> {
     while let Some(pause) = engine.time_to_next_task() {
         match work.recv_timeout(pause) {
@@ -224,8 +221,7 @@ impl Engine {
     /// How long the engine waits for work before its next task; none if it has no task.
     fn time_to_next_task(&self) -> Option<Duration> {
         match self.leisure {
-            Leisure::Analysis => Some(LONG_PAUSE),
-            Leisure::Memory => Some(PAUSE),
+            Leisure::Analysis | Leisure::Memory => Some(PAUSE),
             Leisure::Forgetting => self.idle.map(|idle| idle.min(LOOK)),
         }
     }

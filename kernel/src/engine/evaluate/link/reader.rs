@@ -25,7 +25,11 @@ impl CellLink {
 
     fn follow(self, mut reader: UnixStream) {
         let number = match self.greet(&mut reader) {
-            Ok(number) => number,
+            Ok(Some(number)) => number,
+            Ok(None) => {
+                while let Ok(Some(_)) = wire::read::<KernelFrame>(&mut reader) {}
+                return;
+            }
             Err(error) => return tracing::warn!("a cell supervisor or compiler could not connect: {error}"),
         };
         let mut comm_answers = CommAnswers::default();
@@ -51,14 +55,16 @@ impl CellLink {
         }
     }
 
-    /// Reads the first frame, which identifies the peer as a supervisor or a compiler, and returns the number of the connection.
-    fn greet(&self, reader: &mut UnixStream) -> io::Result<u64> {
+    /// Reads the first frame, which identifies the peer as a supervisor or a compiler, and returns the number of the connection; none
+    /// for a peer that serves no cell.
+    fn greet(&self, reader: &mut UnixStream) -> io::Result<Option<u64>> {
         let peer = Arc::new(Mutex::new(reader.try_clone()?));
         let first = wire::read::<KernelFrame>(reader)?;
         let mut state = self.lock();
         state.connections += 1;
         let number = state.connections;
         match first {
+            Some(KernelFrame::Aside) => return Ok(None),
             Some(KernelFrame::Supervisor) => state.connection = Some((number, peer)),
             Some(KernelFrame::Compiler) => {
                 state.compilers.push((number, Arc::clone(&peer)));
@@ -71,12 +77,12 @@ impl CellLink {
             }
             _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not say what it is")),
         }
-        Ok(number)
+        Ok(Some(number))
     }
 
     fn take(&self, frame: KernelFrame, comm_answers: &mut CommAnswers) {
         match frame {
-            KernelFrame::Supervisor | KernelFrame::Compiler => {
+            KernelFrame::Supervisor | KernelFrame::Compiler | KernelFrame::Aside => {
                 tracing::warn!("a connection says a second time what it is")
             }
             KernelFrame::Stream { stream, text } => self.print(stream, text),

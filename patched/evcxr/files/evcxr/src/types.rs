@@ -68,9 +68,9 @@ pub(crate) fn declared<T>(statements: &str, items: &HashMap<String, T>) -> Optio
                 return None;
             }
             // The type is that of the whole pattern.
-            let type_name = stated.clone().filter(|_| part.syntax() == pattern.syntax());
-            let is_mutable = part.mut_token().is_some();
-            found.insert(name.clone(), Declared { name, is_mutable, type_name });
+            let is_stated = part.syntax() == pattern.syntax() && part.ref_token().is_none();
+            let type_name = stated.clone().filter(|_| is_stated);
+            found.insert(name.clone(), Declared { name, is_mutable: part.mut_token().is_some(), type_name });
         }
     }
     Some(found.into_values().collect())
@@ -78,12 +78,12 @@ pub(crate) fn declared<T>(statements: &str, items: &HashMap<String, T>) -> Optio
 
 /// What the compiler says about new variables.
 pub(crate) enum Told {
-    /// The variables, each with its type.
-    Types(HashMap<String, VariableInfo>),
+    /// All variables, each with its type.
+    All(HashMap<String, VariableInfo>),
+    /// Some variables. rust-analyzer has to say the others.
+    Some(HashMap<String, VariableInfo>),
     /// The code has an error, and so some types are not known.
     Wrong,
-    /// rust-analyzer has to say it.
-    Nothing,
 }
 
 /// The statements that ask for the types of these variables.
@@ -94,13 +94,13 @@ pub(crate) fn questions(variables: &[Declared]) -> String {
     variables.iter().enumerate().map(ask).chain([probe]).collect()
 }
 
-/// The variables with their types from the compiler's messages; none if one of them is missing, or cannot be written in code. `items`
-/// are the notebook's items, `use` statements included.
+/// The variables with their types from the compiler's messages, without those whose types are missing or cannot be written in code.
+/// `items` are the notebook's items, `use` statements included.
 pub(crate) fn answers(
     variables: Vec<Declared>,
     messages: &[Value],
     items: &HashMap<String, CodeBlock>,
-) -> Option<HashMap<String, VariableInfo>> {
+) -> HashMap<String, VariableInfo> {
     static ANSWER: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"^the trait bound `(.*): EvcxrType<(\d+)>` is not satisfied$").expect("the expression is one")
     });
@@ -112,13 +112,13 @@ pub(crate) fn answers(
     };
     let types: HashMap<usize, String> = messages.iter().filter_map(answer).collect();
     if types.get(&variables.len()).is_none_or(|probe| probe != "std::string::String") {
-        return None;
+        return HashMap::new();
     }
     let with_type = |(index, Declared { name, is_mutable, type_name }): (usize, Declared)| {
         let told = || types.get(&index).filter(|told| can_be_written(told)).map(|told| shortened(told, items));
         Some((name, VariableInfo { type_name: TypeName::Named(type_name.or_else(told)?), is_mutable }))
     };
-    variables.into_iter().enumerate().map(with_type).collect()
+    variables.into_iter().enumerate().filter_map(with_type).collect()
 }
 
 /// Whether code can write this type: it has no closure, no function's own type, and no part that is open or has no name.
@@ -176,7 +176,7 @@ mod tests {
         let imported = CodeBlock::new().other_user_code("use std::collections::HashMap;".to_owned());
         let items = HashMap::from([("HashMap".to_owned(), imported)]);
         let variables = || declared("let mut a = f(); let b: Vec<u8> = f();", &items).unwrap();
-        let answer = |told: &[Value]| answers(variables(), told, &items).map(|mut told| told.remove("a").unwrap());
+        let answer = |told: &[Value]| answers(variables(), told, &items).remove("a");
         let map = "std::collections::HashMap<std::string::String, std::vec::Vec<{integer}>>";
         let found = answer(&told(&[map, "u8"], "std::string::String")).unwrap();
         assert_eq!(found.type_name, TypeName::Named("HashMap<String, Vec<i32>>".to_owned()));
