@@ -188,6 +188,11 @@ class Session(FrontEnd):
         self.live.add(outcome.msg_id)
         return outcome
 
+    def read_sources(self):
+        """Makes rust-analyzer read its sources, and waits until the kernel has returned the memory that this frees."""
+        assert self.complete("std::process::ex")["matches"]
+        time.sleep(3)
+
     def fails(self, code):
         """Runs a cell that must fail with one error, and after the first error of its name a second cell that must not."""
         outcome = self.run(code)

@@ -4,6 +4,7 @@ one after the other."""
 import os
 import pathlib
 import random
+import time
 
 import pytest
 
@@ -107,10 +108,19 @@ def resident_kib(pid):
     return int(text.split("VmRSS:")[1].split()[0])
 
 
+def assert_memory_comes_back(notebook):
+    """The kernel returns in a pause what rust-analyzer has freed."""
+    deadline = time.monotonic() + 5
+    while resident_kib(notebook.pid) - notebook.resident_kib >= 20 << 10:
+        assert time.monotonic() < deadline, (resident_kib(notebook.pid), notebook.resident_kib)
+        time.sleep(0.1)
+
+
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory):
     session = Session(tmp_path_factory.mktemp("faults"))
     session.ok("%memory limit 1GiB")
+    session.read_sources()
     session.ok(PREPARE)
     session.pid = session.manager.provisioner.pid
     # Runs each kind of cell once before the memory of the kernel is measured.
@@ -134,7 +144,7 @@ def test_fault_costs_its_own_cell_alone(notebook, name):
     assert notebook.ok(CHECK).result == KEPT
     assert float(notebook.ok("train()?").result) < 1e-4
     assert notebook.ok('println!("heard");').stdout == "heard\n"
-    assert resident_kib(notebook.pid) - notebook.resident_kib < 20 << 10
+    assert_memory_comes_back(notebook)
 
 
 def test_system_takes_the_cell_before_the_kernel(notebook):
@@ -157,4 +167,4 @@ def test_a_hundred_faults_lose_nothing(notebook):
         if count % 25 == 24:
             assert notebook.ok(CHECK).result == KEPT, count
     assert float(notebook.ok("train()?").result) < 1e-4
-    assert resident_kib(notebook.pid) - notebook.resident_kib < 20 << 10
+    assert_memory_comes_back(notebook)
